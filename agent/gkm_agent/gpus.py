@@ -14,13 +14,13 @@ _LOG = logging.getLogger(__name__)
 
 INTERVAL_SECONDS = 60.0
 MISSING_GPU_SECONDS = 10.0
-"""The interval while GPUs are missing. A restart of a driver takes a few of these."""
+"""Interval of readings in seconds while GPUs are missing. A restart of a driver takes a few intervals."""
 NOT_READ = Inventory(errors=("they have not been read yet",))
-"""The inventory before the first reading. It differs from a node without GPUs."""
+"""The inventory before the first reading; it is not equal to the inventory of a node without GPUs."""
 
 
 class GpuWatch:
-    """Reads in its own thread, because a hanging driver must not delay the agent."""
+    """Reads the GPUs in its own thread, because a hanging driver must not block the agent."""
 
     def __init__(
         self,
@@ -42,18 +42,18 @@ class GpuWatch:
 
     @property
     def inventory(self) -> Inventory:
-        """Return the last reading."""
+        """Return the inventory of the last reading."""
         with self._lock:
             return self._inventory
 
     @property
     def pause(self) -> float:
-        """Return the seconds until the next reading: fewer while GPUs are missing."""
+        """Return the seconds until the next reading; the pause is shorter while GPUs are missing."""
         missing = self._filter.has_missing_gpus(self._clock())
         return min(MISSING_GPU_SECONDS, self._interval) if missing else self._interval
 
     def refresh(self) -> None:
-        """Read now; the reader bounds the time."""
+        """Read the GPUs now; the reader limits the time."""
         inventory = self._filter.filtered(self._read(), self._clock())
         with self._lock:
             before, self._inventory = self._inventory, inventory

@@ -1,6 +1,6 @@
-"""The Protocols of the source of desired caches, and of the sinks for published state.
+"""Protocols for the source of the wanted caches, and for the sinks of the published state.
 
-The Kubernetes API implements them, and so does a directory.
+Each has two implementations: the Kubernetes API, and a directory of files.
 """
 
 from typing import Protocol, TypeVar
@@ -17,10 +17,10 @@ class CacheSource(Protocol):
 
     @property
     def synced(self) -> bool:
-        """Return whether `caches` is complete: only then does a missing cache mean a deleted one."""
+        """Return whether `caches` is complete; only then is a cache that it lacks a deleted one."""
 
     def caches(self) -> list[WantedCache]:
-        """Return the wanted caches as last read; never wait for a network."""
+        """Return the wanted caches of the last read, without waiting for a network."""
 
     def start(self) -> None:
         """Start to watch; return at once."""
@@ -44,7 +44,7 @@ class NotWritten(Exception):
 
 
 class Sink(Protocol[T_contra]):
-    """Writes one kind of value to the outside, only where the outside differs from it."""
+    """Publishes one kind of value, and writes only if the published value differs."""
 
     def publish(self, value: T_contra, /) -> None:
         """Write the value.
@@ -54,7 +54,7 @@ class Sink(Protocol[T_contra]):
         """
 
     def invalidate(self) -> None:
-        """Discard the memory of earlier writes: another client may have changed or deleted the objects."""
+        """Forget what was written: another client may have changed or deleted the objects."""
 
 
 class StatusSink(Protocol):

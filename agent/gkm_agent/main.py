@@ -53,18 +53,21 @@ POLL_SECONDS = 0.2
 PUBLISHER_SECONDS = 2.0
 CAPTURE_SECONDS = 2.0
 END_SECONDS = 25
-"""The limit from SIGTERM to the end of the process, less than the kubelet's grace period (deploy/base). The next start
-cleans up and repeats the work that the limit cuts off, as after any kill."""
+"""Seconds from SIGTERM to the end of the process; less than the kubelet's grace period (deploy/base). The next start
+cleans up and repeats unfinished work, as after a kill."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """The dependencies outside this process: registries, with the Secrets for them, and the GPUs."""
+    """Everything outside this process that the agent uses.
+
+    Registries with their Secrets, the GPUs, and the target of captures.
+    """
 
     images: Callable[[PullSecrets], CacheImages]
     read_gpus: Callable[[], Inventory]
     destination: Callable[[PullSecrets], Destination]
-    """Where images of captures go."""
+    """The registry that images of captures are pushed to."""
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -104,7 +107,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def work(options: Options, config: Config, outside: Dependencies, stop: Event, wake: Event) -> int:
-    """Run until `stop` is set, or with --once until all work is done; return the exit status."""
+    """Run until `stop` is set, or with --once until no work is left; return the exit status."""
     metrics.record_build()
     node_cleanup.prepare(options.layout)
     backend = connect(options, wake)
@@ -174,7 +177,7 @@ def _wait_for_gpus(gpus: GpuWatch, stop: Event) -> None:
 
 
 def dependencies(config: Config, layout: Layout) -> Dependencies:
-    """Return the registries of the configuration, and the GPUs of this machine."""
+    """Return the access to the configured registries and to the GPUs of this machine."""
     reader = InventoryReader()
 
     def read_gpus() -> Inventory:
@@ -190,12 +193,12 @@ def dependencies(config: Config, layout: Layout) -> Dependencies:
 
 
 class NotConnected(Exception):
-    """The agent has no cluster and no directory of manifests."""
+    """The options name no directory of manifests, and no cluster is found."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """The parts of one backend. `namespace` is the namespace of GKM itself.
+    """The source and sinks for one backend: Kubernetes, or a directory. `namespace` is the namespace of GKM itself.
 
     `node_labels` returns the labels of this agent's Node, None while it is unknown or without Kubernetes.
     """

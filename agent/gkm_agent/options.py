@@ -39,7 +39,7 @@ class Options:
 
 
 def parse(arguments: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> Options:
-    """Return the options; on a usage error, exit with 2 and one line, as argparse does."""
+    """Return the parsed options; print a usage error in one line and exit with 2, as argparse does."""
     parser = _parser(environment)
     found = parser.parse_args(arguments)
     static: Path | None = found.static

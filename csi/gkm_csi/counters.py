@@ -1,4 +1,7 @@
-"""Count publishes, ended private layers and compiled kernels for the agent: in memory, once a second in files."""
+"""Counters of publishes, ended private layers and compiled kernels.
+
+They are kept in memory and written to a file each second; the agent exposes them as metrics.
+"""
 
 import logging
 import threading
@@ -20,9 +23,9 @@ _LOG = logging.getLogger(__name__)
 
 
 class Counters:
-    """The counts since the node started; a restarted process continues from the file.
+    """The counters since the node started; a restarted process continues from the file.
 
-    A process killed between two writes loses at most a second, which Prometheus takes for a reset at worst.
+    A killed process loses at most one second of counts, which Prometheus may take for a counter reset.
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -37,19 +40,19 @@ class Counters:
         self._thread = threading.Thread(target=self._run, name="counters", daemon=True)
 
     def start(self) -> None:
-        """Start to write; returns at once."""
+        """Start the thread that writes the file; return at once."""
         self._changed.set()  # write a valid file from the start
         self._thread.start()
 
     def stop(self) -> None:
-        """Write the counts and stop."""
+        """Stop the thread and write the file a last time."""
         self._stop.set()
         self._changed.set()
         if self._thread.is_alive():
             self._thread.join(_STOP_SECONDS)
 
     def observe(self, call: str, code: str, seconds: float) -> None:
-        """Count a call that has ended with a gRPC code; only publishes are counted."""
+        """Count a gRPC call that ended; only publish calls are counted."""
         if call != PUBLISH_METHOD or code not in counters.CODES:
             return
         with self._lock:
@@ -59,7 +62,7 @@ class Counters:
         self._changed.set()
 
     def layer_ended(self, record: VolumeRecord, used_bytes: int, misses: RuntimeMisses) -> None:
-        """Count the private layer of a volume, by what the program left in it."""
+        """Count a private layer at unmount, by the bytes and the compiled kernels in it."""
         with self._lock:
             counted = self._counted
             if record.digest:
@@ -69,7 +72,7 @@ class Counters:
         self._changed.set()
 
     def kernels_measured(self, volume: str, misses: RuntimeMisses | None) -> None:
-        """Take the entries that the program of a mounted volume has compiled; None for a volume that is gone."""
+        """Record the kernels that the pod of a mounted volume has compiled so far; None removes the volume."""
         with self._lock:
             if misses is None:
                 self._misses.pop(volume, None)
@@ -79,7 +82,7 @@ class Counters:
         self._changed.set()
 
     def write(self) -> None:
-        """Write the counters; a failure is logged and has no effect on calls."""
+        """Write the counters file; a failure is logged and has no effect on calls."""
         with self._lock:
             counted, misses = self._counted, dict(self._misses) if self._misses_changed else None
             self._misses_changed = False

@@ -1,11 +1,11 @@
-"""Which kernels and graphs a program compiled although a cache was mounted, and why the cache did not have them.
+"""Find the kernels that a program compiled although a cache was mounted, and why the cache did not have them.
 
-Kubelet calls NodeGetVolumeStats once a minute. A volume with the bytes and inodes of the last scan has no cost, like a
-volume without writes. One thread scans, one volume at a time; the end of a volume waits for its own scan only.
+Kubelet calls NodeGetVolumeStats once a minute. A volume whose bytes and inodes have not changed is not scanned. One
+thread scans, one volume at a time; an unmount waits for the scan of its volume only.
 
-A walk over the volume tells the files of the pod from the files of the cache. The row of each runtime says which of
-them belong to entries, and which files state the keys of entries (gkm.runtimes.keys): a runtime that chooses another
-directory writes such a file there. The walk is bounded in files, bytes and time: a pod wrote them.
+A walk over the volume tells files of the pod from files of the cache. The table of runtimes (gkm.runtimes.keys) says
+which files belong to cache entries, and which state the keys of entries. The walk is bounded in files, bytes and time,
+because a pod wrote the files.
 """
 
 import logging
@@ -31,28 +31,28 @@ from gkm.runtimes.keys import UNTOLD, Difference, Entries, Key, MissReason, clos
 
 SCAN_SECONDS: Final = 5.0
 END_SECONDS: Final = 1.0
-"""A pod ends; kubelet has other calls to make."""
+"""Seconds for the last scan at unmount: kubelet's other calls wait."""
 _LOG = logging.getLogger(__name__)
 _Size = tuple[int, int]
 OpenLayers = Callable[[VolumeRecord], AbstractContextManager[tuple[MountedView, Sequence[int]]]]
-"""Holds the mount of a volume and its lower layers."""
+"""A function that opens the mount of a volume and its lower layers."""
 MAX_ENTRIES: Final = 100_000
 MAX_KERNELS: Final = 2_000
 MAX_SAME_NAME: Final = 16
-"""Keys of one kind in the cache that are compared: autotuning makes as many of one function."""
+"""Limit of cache keys of the same function that are compared with one compiled kernel; autotuning makes that many."""
 MAX_DIRECTORIES: Final = 64
-"""Directories of the pod whose key is read: one for each rank and component of a model."""
+"""Limit of directories whose key is read; a model has one for each rank and component."""
 _READ: Final = os.O_RDONLY | os.O_NONBLOCK
 _NO_LINKS: Final = syscalls.RESOLVE_BENEATH | syscalls.RESOLVE_NO_MAGICLINKS | syscalls.RESOLVE_NO_SYMLINKS
 
 
 def used_bytes(usage: os.statvfs_result) -> int:
-    """Return the bytes in a private layer. Directories have no bytes, so zero means that no file was written."""
+    """Return the bytes in a private layer. Directories count as 0, so 0 means that no file was written."""
     return (usage.f_blocks - usage.f_bfree) * usage.f_frsize
 
 
 class KernelWatch:
-    """The latest scan of each mounted volume with a cache and a private layer."""
+    """Scans mounted volumes that have a cache and a private layer, and keeps the latest result of each."""
 
     def __init__(self, open_layers: OpenLayers, measured: Callable[[str, RuntimeMisses | None], object]) -> None:
         self._open_layers = open_layers
@@ -63,11 +63,11 @@ class KernelWatch:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="kernels")
 
     def stop(self) -> None:
-        """Return when no scan runs any more."""
+        """Return once no scan runs."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def usage_measured(self, record: VolumeRecord, usage: os.statvfs_result) -> None:
-        """Scan a volume soon if it has changed since its last scan."""
+        """Scan a volume soon, if its usage has changed since its last scan."""
         if not record.is_private or not record.digest or not used_bytes(usage):
             return
         volume, size = record.volume_id, _size(usage)
@@ -79,7 +79,10 @@ class KernelWatch:
         self._pool.submit(self._scan_soon, record, size)
 
     def ended(self, record: VolumeRecord, usage: os.statvfs_result) -> RuntimeMisses:
-        """Return the entries that a volume has at its end, before it is unmounted, and forget the volume."""
+        """Scan a volume a last time before its unmount.
+
+        Return its entries that were not in the cache, and forget the volume.
+        """
         misses: RuntimeMisses = {}
         if used_bytes(usage):
             with self._lock:
@@ -134,7 +137,7 @@ class _Ended(Exception):
 
 
 def scan(view: MountedView, lowers: Sequence[int], seconds: float) -> RuntimeMisses:
-    """Return the entries that a volume has beyond `lowers` (descriptors of directories, the first on top).
+    """Return the entries of a volume that `lowers`, descriptors of its lower directories, do not have.
 
     Raises:
         OSError: the volume cannot be read at all.

@@ -46,15 +46,15 @@ if TYPE_CHECKING:
 
 
 GRACE_SECONDS: Final = 5
-"""Calls in progress may end within this time after SIGTERM; each takes milliseconds."""
+"""Seconds that calls in progress may take after SIGTERM; each takes milliseconds."""
 PREDECESSOR_SECONDS: Final = 15.0
-"""An upgrade starts the new process when the old one received its signal, or a little before it has ended."""
+"""Seconds to wait for the previous process to end: an upgrade may start the new one while the old one stops."""
 _LOG = logging.getLogger(__name__)
 _MAX_NODE_ID = 256
 _PERCENT: Final = re.compile(r"[0-9]{1,2}(\.[0-9]{1,6})?", re.ASCII)
 _MAX_PERCENT: Final = 90
 _SECONDS: Final = re.compile(r"[0-9]{1,7}(\.[0-9]{1,3})?", re.ASCII)
-"""As in the agent's configuration (gkm.api.capture_settings), which this process does not import."""
+"""Bounds as in the agent's configuration (gkm.api.capture_settings), which this process does not import."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

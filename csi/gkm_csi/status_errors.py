@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class Code(Enum):
-    """The gRPC codes of this driver, by the names of gRPC."""
+    """The gRPC status codes that this driver returns, with gRPC's names."""
 
     INVALID_ARGUMENT = "INVALID_ARGUMENT"
     NOT_FOUND = "NOT_FOUND"
@@ -27,7 +27,7 @@ After every other code kubelet may forget the volume without unpublishing it.
 
 
 class StatusError(Exception):
-    """A call that failed for a known reason."""
+    """An error that ends a gRPC call with a status code and a message for people."""
 
     def __init__(self, code: Code, message: str) -> None:
         super().__init__(message)
@@ -36,15 +36,15 @@ class StatusError(Exception):
 
 
 def is_final(error: Exception) -> bool:
-    """Return whether kubelet may forget the volume after this error; an unexpected error becomes INTERNAL."""
+    """Return whether kubelet may forget the volume after this error instead of repeating the call."""
     return not (isinstance(error, StatusError) and error.code in _NON_FINAL)
 
 
 def invalid_argument(message: str) -> StatusError:
-    """Return the error for a request that is invalid at any time."""
+    """Return the error INVALID_ARGUMENT, for a request that is invalid in any state of the node."""
     return StatusError(Code.INVALID_ARGUMENT, message)
 
 
 def failed_precondition(message: str) -> StatusError:
-    """Return the error for a request that fails until a person changes the node, the cache or the pod."""
+    """Return FAILED_PRECONDITION, for a request that fails until a person changes the node, the cache or the pod."""
     return StatusError(Code.FAILED_PRECONDITION, message)

@@ -1,4 +1,4 @@
-"""The check file: the proof that verification approved an image for a cache, stored beside its pointer.
+"""The check file: the agent's record that verification approved an image, beside the cache's pointer.
 
 With it, a restarted agent needs no registry. It also holds the GPU targets of the image, so the agent can repeat the
 preflight check for other GPUs without the registry. A check is valid for one object (by its uid), one image, one digest
@@ -43,12 +43,15 @@ class Approval(Struct, frozen=True, rename="camel"):
 
 
 def save(layout: Layout, ref: CacheRef, check: Approval) -> None:
-    """Replace the check of a cache, durably."""
+    """Write the check file of a cache, replacing an earlier one, and sync it to the disk."""
     files.replace(_path(layout, ref), msgspec.json.encode(check))
 
 
 def load(layout: Layout, ref: CacheRef) -> Approval | None:
-    """Return the check of a cache; None also for an unreadable check, which costs one more verification."""
+    """Return the check of a cache; None if the file is missing or unreadable.
+
+    The agent then verifies the image again.
+    """
     try:
         return msgspec.json.decode(files.read_bounded(_path(layout, ref)), type=Approval)
     except (FileNotFoundError, UnreadableState, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -56,7 +59,7 @@ def load(layout: Layout, ref: CacheRef) -> Approval | None:
 
 
 def remove(layout: Layout, ref: CacheRef) -> None:
-    """Remove the check of a cache; idempotent."""
+    """Remove the check file of a cache; idempotent."""
     _path(layout, ref).unlink(missing_ok=True)
 
 

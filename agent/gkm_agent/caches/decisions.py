@@ -1,4 +1,4 @@
-"""The decision about one cache: from the wanted and the observed state to one action. Pure.
+"""Decide the next action for one cache from its wanted and observed state. Pure.
 
 docs/design/node-state.md has the states. An action that needs no registry writes a pointer; an action that needs the
 registry starts a pull.
@@ -19,11 +19,13 @@ from gkm_agent.caches.model import Attempt, PullHold, WantedCache
 
 TRANSIENT_BACKOFF = Backoff(5.0, 600.0)
 PERMANENT_BACKOFF = Backoff(60.0, 1800.0)
-"""A permanent failure has retries too: a user can push or sign an image without a change of the object."""
+"""Pauses in seconds between pulls after a permanent failure: a user can push or sign the image without changing the
+cache."""
 SPREAD = 0.5
-"""The part of a pause by which the pauses of nodes differ: a new cache makes every node start within a second."""
+"""The largest random addition to a pause, as a share of it: all nodes see a new cache within a second, and must not
+retry together."""
 LONGEST_PAUSE_SECONDS = PERMANENT_BACKOFF.cap * (1.0 + SPREAD)
-"""Longer than what a registry may request (gkm.images.registries.transport), spread included."""
+"""The longest pause with its random addition; it is longer than any pause that a registry may request."""
 MAX_MESSAGE = 1024
 
 
@@ -39,16 +41,17 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class WritePointer:
-    """Write this pointer."""
+    """Action: write this pointer."""
 
     pointer: Pointer
 
 
 @dataclass(frozen=True, slots=True)
 class StartPull:
-    """Verify, describe and fetch the image. `digest` is "" if the agent must resolve the reference first.
+    """Action: start a pull, which verifies, describes and fetches the image.
 
-    `serving`: the cache is Ready and stays Ready during verification, and also if verification refuses the image.
+    `digest` is "" if the agent must resolve the reference first. `serving`: the cache is Ready and stays Ready during
+    verification, and also if verification refuses the image.
     """
 
     digest: str
@@ -57,7 +60,7 @@ class StartPull:
 
 @dataclass(frozen=True, slots=True)
 class RetryAt:
-    """Start a pull, but not before `until` (seconds since the epoch)."""
+    """Action: start a pull, but not before `until` (seconds since the epoch)."""
 
     until: float
 
@@ -76,7 +79,8 @@ def decide(
 ) -> Action | None:
     """Return the next action for a cache, None if its pointer is correct.
 
-    `serve_revoked`: a refused image stays where it is served (whenRevoked).
+    `serve_revoked`: pods continue to get an image that verification approved earlier and refuses now (whenRevoked:
+    keep).
     """
     digest = wanted_digest(wanted, observed.pointer, observed.check)
     hold = wanted.hold
@@ -101,16 +105,16 @@ def is_foreign(wanted: WantedCache, pointer: Pointer | None) -> bool:
 
 
 def unproven_pointer(wanted: WantedCache) -> Pointer:
-    """Return the pointer that replaces a foreign one: the earlier object's access is no proof for this object."""
+    """Return a Pending pointer for a recreated cache.
+
+    The deleted object's access to the image proves no access of the new one.
+    """
     message = "this object has not proven its access to the image on this node: the agent asks the registry"
     return make_pointer(wanted, wanted.digest or "", CacheState.PENDING, message=message)
 
 
 def wanted_digest(wanted: WantedCache, pointer: Pointer | None, check: Approval | None) -> str:
-    """Return the wanted digest, "" if only the registry knows it.
-
-    Without a controller the agent resolves a tag until verification approves a digest, and then uses this digest.
-    """
+    """Return the digest that this node should have, "" if the agent must ask the registry."""
     if wanted.digest is not None:
         return wanted.digest
     if check is not None and (check.image, check.uid) == (wanted.image, wanted.uid):
@@ -119,23 +123,20 @@ def wanted_digest(wanted: WantedCache, pointer: Pointer | None, check: Approval 
 
 
 def is_current(check: Approval | None, wanted: WantedCache, digest: str, policy: str) -> bool:
-    """Return whether a check still approves this image for this object."""
+    """Return whether the check approves this image and digest for this cache object under the current policies."""
     if check is None or check.uid != wanted.uid:
         return False
     return (check.image, check.digest, check.policy) == (wanted.image, digest, policy)
 
 
 def signers(check: Approval | None, wanted: WantedCache, digest: str) -> tuple[Signer, ...]:
-    """Return the signers that the check of this image names."""
+    """Return the signers in the check of a cache; empty if the check is for another image or digest."""
     same = check is not None and (check.image, check.digest) == (wanted.image, digest)
     return check.signers if check is not None and same else ()
 
 
 def is_served(observed: Observed, wanted: WantedCache, digest: str) -> bool:
-    """Return whether this node serves this image and digest to this object, or would serve them with readable GPUs.
-
-    Verification approved the image once; this function does not say that it still does.
-    """
+    """Return whether pods get this digest of the cache now, or got it until a GPU was lost."""
     pointer, check = observed.pointer, observed.check
     if not digest or pointer is None or check is None or observed.entry_bytes is None:
         return False
@@ -147,7 +148,7 @@ def is_served(observed: Observed, wanted: WantedCache, digest: str) -> bool:
 
 
 def has_state(pointer: Pointer | None, wanted: WantedCache, state: CacheState) -> bool:
-    """Return whether the pointer has this state, for this image and this object."""
+    """Return whether a pointer has `state` and belongs to this image and this cache object."""
     return pointer is not None and (pointer.state, pointer.image, pointer.uid) == (state, wanted.image, wanted.uid)
 
 
@@ -159,7 +160,7 @@ def serve_revoked_message(reason: Reason | str, message: str) -> str:
 def make_pointer(
     wanted: WantedCache, digest: str, state: CacheState, reason: Reason | str = "", message: str = ""
 ) -> Pointer:
-    """Return a pointer with a state and its reason."""
+    """Return a pointer for a wanted cache in the given state."""
     return Pointer(
         ref=wanted.ref,
         image=wanted.image,
@@ -174,7 +175,10 @@ def make_pointer(
 def verdict_pointer(
     wanted: WantedCache, check: Approval, fit: Preflight, inventory: Inventory, entry_bytes: int | None
 ) -> Pointer:
-    """Return the pointer after preflight: Incompatible, or Ready (then the entry must exist)."""
+    """Return the pointer after the preflight check: Incompatible if no GPU fits, otherwise Ready.
+
+    The entry must exist.
+    """
     if not fit.fits:
         message = fit.message if fit.reason is Reason.NO_GPU else f"no GPU of this node fits: {fit.message}"
         pointer = make_pointer(wanted, check.digest, CacheState.INCOMPATIBLE, fit.reason or "", message)

@@ -1,4 +1,4 @@
-"""Which member of a family the pods of this node get (docs/decisions/0046-families.md). Pure."""
+"""Choose the member of each cache family that new pods of this node mount (docs/decisions/0046-families.md). Pure."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
@@ -18,7 +18,10 @@ _TIERS: Final[tuple[tuple[str, Callable[[Pointer], bool]], ...]] = (
 
 
 def choices(wanted: Iterable[WantedCache], pointers: Mapping[CacheRef, Pointer]) -> dict[CacheRef, FamilyChoice]:
-    """Return the choice for each family that a cache names; `pointers` are the pointers of the caches on this node."""
+    """Return the chosen member of each family among the wanted caches.
+
+    `pointers` hold the state of each cache on this node.
+    """
     members: dict[CacheRef, list[WantedCache]] = {}
     known = list(wanted)
     for cache in known:
@@ -43,10 +46,7 @@ def _choice(ref: CacheRef, members: list[WantedCache], pointers: Mapping[CacheRe
 
 
 def in_order(members: Iterable[WantedCache]) -> list[WantedCache]:
-    """Return members in the order of the decision: pinned, the largest generation, the newest, the first name.
-
-    One that is held back comes after all others.
-    """
+    """Return the members in order of preference: pinned, then the largest generation, the newest, the first name."""
     by_name = sorted(members, key=lambda member: member.ref.name)
     newest = sorted(by_name, key=lambda member: member.membership.created, reverse=True)
     return sorted(newest, key=lambda member: _rank(member.membership))

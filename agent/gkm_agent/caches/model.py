@@ -1,4 +1,4 @@
-"""The values that the parts of the agent exchange."""
+"""Data types that the packages of the agent share."""
 
 from dataclasses import dataclass
 

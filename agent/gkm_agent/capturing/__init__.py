@@ -1,1 +1,1 @@
-"""Make signed images of what pods compiled (docs/design/capture.md): inspect, pack, push, sign, attest, announce."""
+"""Turn the files that pods compiled into signed images: inspect, pack, push, sign, attest, announce."""

@@ -1,6 +1,6 @@
-"""Where the images of captures go: the registry and the signer of the configuration, each opened anew for an attempt.
+"""The registry and the signer for images of captures; each attempt reads credentials and keys again.
 
-So credentials that were renewed and a key that was replaced take effect at the next attempt, without a restart.
+So renewed credentials and a replaced key take effect at the next attempt, without a restart.
 """
 
 import os
@@ -31,29 +31,33 @@ from gkm.images.signing.sign import attest
 from msgspec import structs
 
 _SPARE_SECONDS: Final = 300.0
-"""The time that an upload may take besides the time of its bytes."""
+"""Seconds that an upload may take in addition to the time that its bytes need at the configured rate."""
 
 
 class Destination(Protocol):
-    """Takes one image in three idempotent steps. Bounded in time."""
+    """The registry that an image of a capture goes to, and its signer.
+
+    Each method is idempotent and bounded in time.
+    """
 
     def push(self, ref: Reference, image: LocalImage, report: ProgressCallback) -> str:
         """Store an image under a tag, and return its digest; skip blobs that the registry has. Raises GKMError."""
 
     def layers(self, pinned: Reference) -> BaseLayers | None:
-        """Return the layers of an image that another one may extend; None without such. Raises GKMError."""
+        """Return the layers of a base image in the registry; None if they cannot be reused. Raises GKMError."""
 
     def sign(self, pinned: Reference) -> None:
-        """Sign an image, unless it has a signature of the present signer. Raises GKMError."""
+        """Sign an image unless it already has a signature of the current signer. Raises GKMError."""
 
     def attest(self, pinned: Reference, predicate: Mapping[str, Any]) -> None:
-        """Attach a signed statement about a captured image, unless it has a sufficient one. Raises GKMError."""
+        """Attach a signed attestation about a captured image unless it has an equivalent one. Raises GKMError."""
 
 
 def free_tag(registry: Registry, ref: Reference, digest: str) -> Reference | None:
-    """Return where an image goes: the tag `ref`, or where that names another image a longer one; None if it is there.
+    """Return the reference to push an image under; None if the registry already has the image under a tag.
 
-    Nodes that extend different generations make different images of the same content. Registries delete an image that
+    This is the tag `ref`; if another image has that tag, a longer tag with the digest of this image. Nodes whose
+    captures extend different generations build different images from the same content. Registries delete an image that
     loses its tag, and tags may be immutable. Raises GKMError.
     """
     for tag in (ref, ref.tagged(f"{ref.target}-{short(digest)}")):
@@ -69,12 +73,12 @@ def free_tag(registry: Registry, ref: Reference, digest: str) -> Reference | Non
 
 
 class CaptureStopped(Exception):
-    """The agent ends: the step is done again by the next one."""
+    """The agent is stopping; its next process repeats the interrupted step."""
 
 
 @dataclass(frozen=True)
 class RegistryDestination:
-    """The Destination of a configuration."""
+    """The Destination that the configuration names."""
 
     config: Config
     secrets: PullSecrets
@@ -82,7 +86,7 @@ class RegistryDestination:
 
     @classmethod
     def of(cls, config: Config, secrets: PullSecrets) -> "RegistryDestination":
-        """Return the destination of a configuration, with the environment of this process."""
+        """Return the destination that the configuration names, with the environment variables of this process."""
         return cls(config, secrets, os.environ)
 
     def push(self, ref: Reference, image: LocalImage, report: ProgressCallback) -> str:
@@ -116,7 +120,10 @@ class RegistryDestination:
         sign.sign(self._registry(pinned), pinned, self._signer())
 
     def attest(self, pinned: Reference, predicate: Mapping[str, Any]) -> None:
-        """See Destination. A statement of another node suffices if its time differs by less than half of the age."""
+        """Implement Destination.attest.
+
+        An attestation by another node suffices if its time differs by less than half of the maximum age.
+        """
         claim = CaptureClaim(
             predicate["namespace"],
             predicate["hardware"],
@@ -166,7 +173,10 @@ class RegistryDestination:
 
 
 class UploadPace:
-    """The progress callback of one upload: sends at most `bytes_per_second` by its pauses, and ends it on `stop`."""
+    """The progress callback of one upload.
+
+    Sleeps to keep the rate at `bytes_per_second`, and ends the upload on `stop`.
+    """
 
     def __init__(self, bytes_per_second: int, stop: Event, sent: Callable[[int], object]) -> None:
         self._rate = bytes_per_second
@@ -176,7 +186,10 @@ class UploadPace:
         self._free_at = time.monotonic()
 
     def __call__(self, done: int, _total: int) -> None:
-        """Take note of the sum of the bytes; raises Stopped."""
+        """Receive the bytes uploaded so far, and sleep as the rate requires.
+
+        Raises CaptureStopped when the agent stops.
+        """
         count, self._before = done - self._before, done
         # A larger step is a blob that the registry has already, a negative one an upload that starts again.
         if 0 < count <= PIECE_BYTES:

@@ -1,7 +1,7 @@
-"""The generation that a capture extends: what a node chose for the family, and both of them as one directory.
+"""The base of a captured image: the family member that the node's pods mount, joined with the captured files.
 
-The pod saw its own files over the files of its cache. The union has the same paths. Where both have a file, the
-one of the generation stays: its signer vouched for it. The files are hard links, so a union costs no space.
+The pod saw its own files over the files of its cache, so both have the same paths. If both have a file, the union keeps
+the file of the base, because its signer vouched for that file. The files are hard links, so a union takes no space.
 """
 
 import os
@@ -31,7 +31,7 @@ WORK: Final = ".union-"
 
 @dataclass(frozen=True, slots=True)
 class FamilyBase:
-    """An image that a capture extends, by digest; its entry is in the store."""
+    """The image that a captured image extends, by digest. Its entry is in the store."""
 
     image: str
 
@@ -42,10 +42,7 @@ class FamilyBase:
 
 
 def family_of(origin: CaptureOrigin, settings: CapturedCaches) -> CacheRef | None:
-    """Return the family that a capture joins; None if it joins no family.
-
-    Captures of a namespace are either GKMCaches of it or ClusterGKMCaches: caches of the other kind are not joined.
-    """
+    """Return the family that the image of a capture becomes a member of; None if it joins no family."""
     cluster = settings.are_for_cluster(origin.pod_namespace)
     if not origin.family or cluster is not (origin.cache_namespace is None):
         return None
@@ -69,7 +66,7 @@ def files_in(layout: Layout, base: FamilyBase) -> frozenset[str]:
     """Return the paths of the files in a base.
 
     Raises:
-        GKMError: NODE_ERROR, the store has lost the entry: the agent pulls it again.
+        GKMError: NODE_ERROR, the store no longer has the entry, and the agent pulls it again.
     """
     try:
         with file_list.open_list(layout.entry(base.digest) / entry.FILE_LIST) as (_, files):
@@ -82,14 +79,14 @@ def files_in(layout: Layout, base: FamilyBase) -> frozenset[str]:
 def union(
     layout: Layout, work: Path, base: FamilyBase | None, throttle: integrity.Throttle = lambda _cost: None
 ) -> Iterator[Path]:
-    """Yield the files of a capture together with its base's files, in `work`; without a base, only the capture's files.
+    """Yield a directory, `work`, with the captured files and the files of the base; without a base, the captured files.
 
-    `work` is in the directory of the capture. It stays for the next step, and is used as it is then, unless this step
-    fails. The base is compared with its list, byte by byte: the registry has its genuine layers, and a signed statement
-    about damaged files would be a false one. `throttle` is called with the cost of each piece.
+    `work` lies in the directory of the capture. The next step uses it again; it is removed if this step fails. Each
+    file of the base is first compared with the file list of the entry: an attestation must not describe damaged files.
+    `throttle` is called with the cost of each piece, in bytes.
 
     Raises:
-        GKMError: NODE_ERROR, the store has lost the entry, it is damaged, or garbage collection holds it.
+        GKMError: NODE_ERROR, the entry is missing from the store or damaged, or garbage collection holds it.
         OSError: a disk operation failed.
     """
     captured = work.with_name(CAPTURED_CONTENT)

@@ -1,7 +1,7 @@
-"""Inspect what a pod left: hostile files become a list, a hardware key and a digest, or the capture is refused.
+"""Inspect the files that a pod added to its volume: return their list, GPU targets and digest, or refuse the capture.
 
-The files do not decide about the hardware. The agent measured it on the node, and files that name other
-hardware are refused, because a node would offer kernels that no GPU here has run.
+The files do not decide about the hardware. The agent measured it on the node, and files that name other hardware are
+refused, because a node would offer kernels that no GPU here has run.
 """
 
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ class _Group(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """An acceptable capture: its files as an image holds them, in the order of their paths."""
+    """The result of an accepted inspection: the captured files in the form of an image, sorted by path."""
 
     hardware: Hardware
     files: list[PackedFile]
@@ -57,12 +57,12 @@ class Inspection:
 
     @property
     def content_digest(self) -> str:
-        """Return the digest of paths, contents and hardware: captures with the same one are the same."""
+        """Return the size of all files in bytes."""
         return content_digest(self.hardware.key, self.files)
 
 
 def inspect(content: Path, inventory: Inventory, max_bytes: int) -> Inspection:
-    """Return what a capture holds; `max_bytes` bounds its files together, before any of them is read.
+    """Inspect a capture and return its files; the total size is checked against `max_bytes` before any file is read.
 
     Raises:
         GKMError: UNSAFE_CONTENT for links, devices, names and paths that no cache has; TOO_LARGE; METADATA_MISSING when

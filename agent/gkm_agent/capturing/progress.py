@@ -1,7 +1,7 @@
-"""How far each capture has come, as files beside its content: a killed agent continues with the next step.
+"""The progress of each capture, as files beside its content: a restarted agent continues with the next step.
 
-`captured.json` comes from the CSI process and says whose files they are. `progress.json` is ours. Each step ends by one
-rename of it, and each is idempotent: a step that was killed is done again and has the same result.
+The CSI driver writes `captured.json`, which names the volume and pod of the files. The agent writes `progress.json`:
+each step ends with one rename of this file. Each step is idempotent, so a killed step is repeated with the same result.
 """
 
 from enum import StrEnum
@@ -21,7 +21,7 @@ PROGRESS_FILE: Final = "progress.json"
 FILES_FILE: Final = "image-files.json"
 IMAGE: Final = "image"
 MAX_FILES_BYTES: Final = 10 << 20
-"""The list of the files of one image; the attestation repeats it."""
+"""Size limit of the file list of one image; the attestation repeats the list."""
 _MAX_BYTES: Final = 64 << 10
 
 _Short = Annotated[str, Meta(max_length=64)]
@@ -29,7 +29,7 @@ _Count = Annotated[int, Meta(ge=0)]
 
 
 class CaptureState(StrEnum):
-    """The states of a capture; each names the last completed step."""
+    """The states of a capture; each is named after the last completed step."""
 
     CAPTURED = "Captured"
     INSPECTED = "Inspected"
@@ -42,7 +42,7 @@ class CaptureState(StrEnum):
 
     @property
     def is_final(self) -> bool:
-        """Return whether all steps are done."""
+        """Return whether no further step follows."""
         return self in (CaptureState.ANNOUNCED, CaptureState.DUPLICATE, CaptureState.REFUSED)
 
 
@@ -57,28 +57,29 @@ class Progress(Struct, frozen=True, rename="camel"):
     files: _Count = 0
     size_bytes: _Count = 0
     left_out: _Count = 0
-    """Files and directories that belong to no cache."""
+    """Paths of captured files and directories that belong to no cache, and are not in the image."""
     digest: Annotated[str, Meta(max_length=71)] = ""
-    """Digest of the image, from PACKED on."""
+    """Digest of the image; set from the state PACKED on."""
     repository: Annotated[str, Meta(max_length=525)] = ""
-    """Where it is pushed, from PUSHED on."""
+    """The repository of the pushed image; set from the state PUSHED on."""
     base: Annotated[str, Meta(max_length=525)] = ""
-    """The image that this image extends, by digest; "" if absent."""
+    """The base image that this image extends, by digest; "" without a base."""
     base_layers: _Count = 0
-    """How many of the image's layers belong to the base, which the registry has; from PACKED on."""
+    """The number of layers that the image shares with its base; set from the state PACKED on."""
     attempts: _Count = 0
-    """How often the capture was packed again on top of a newer generation."""
+    """How often the agent packed the capture again because the node had a newer generation of the family."""
 
     @property
     def base_digest(self) -> str:
-        """Return the digest of the base, "" if absent."""
+        """Return the digest of the base image, "" without a base."""
         return self.base.partition("@")[2]
 
 
 class CaptureOrigin(Struct, frozen=True, rename="camel"):
-    """captured.json: the volume whose files these are. `digest` is the digest of the cache below them, "" if absent.
+    """The content of captured.json: the volume that the files come from.
 
-    `cache_namespace` is None for a ClusterGKMCache.
+    `digest` is the digest of the cache that the volume had mounted, "" if the volume was empty. `cache_namespace` is
+    None for a ClusterGKMCache.
     """
 
     volume_id: str
@@ -89,14 +90,14 @@ class CaptureOrigin(Struct, frozen=True, rename="camel"):
     start_time: Annotated[str, Meta(max_length=64)]
     cache_namespace: Annotated[str, Meta(max_length=63)] | None = None
     family: Annotated[str, Meta(max_length=253)] = ""
-    """The name in the pod; "" in captures of earlier versions."""
+    """The cache or family that the pod's volume names; "" in files of earlier versions."""
 
 
 def origin(directory: Path) -> CaptureOrigin:
-    """Return whose files a capture holds.
+    """Return the volume that captured files come from.
 
     Raises:
-        UnreadableState: the CSI process did not write this file, or it is missing.
+        UnreadableState: captured.json is missing, or the CSI driver did not write it.
     """
     path = directory / CAPTURED_FILE
     try:
@@ -113,7 +114,7 @@ def origin(directory: Path) -> CaptureOrigin:
 
 
 def load(directory: Path) -> Progress:
-    """Return how far a capture has come; its beginning where the file is missing or not ours."""
+    """Return the progress of a capture; the state before the first step if progress.json is missing or invalid."""
     try:
         return msgspec.convert(files.read_object(directory / PROGRESS_FILE, _MAX_BYTES), type=Progress)
     except (FileNotFoundError, UnreadableState, msgspec.ValidationError):
@@ -121,20 +122,20 @@ def load(directory: Path) -> Progress:
 
 
 def save(directory: Path, progress: Progress) -> None:
-    """Record how far a capture has come, in one step; raises OSError."""
+    """Write the progress of a capture atomically; raises OSError."""
     files.replace(directory / PROGRESS_FILE, msgspec.json.encode(progress))
 
 
 def save_files(directory: Path, listed: list[PackedFile]) -> None:
-    """Record the files of the image; raises OSError."""
+    """Write the file list of the image; raises OSError."""
     files.replace(directory / FILES_FILE, msgspec.json.encode(listed))
 
 
 def load_files(directory: Path) -> list[PackedFile]:
-    """Return the files of the image.
+    """Return the file list of the image.
 
     Raises:
-        UnreadableState: they are missing, or `save_files` did not write them.
+        UnreadableState: the list is missing, or `save_files` did not write it.
     """
     path = directory / FILES_FILE
     try:

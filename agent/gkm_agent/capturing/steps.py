@@ -1,9 +1,8 @@
-"""The steps of a capture. Each takes it from one state to the next, and may be killed and repeated at any point.
+"""The steps that turn a capture into a signed image; each can be killed and repeated at any point.
 
-An error of a step means: again later. A capture whose files are at fault is refused instead, which is final; no part of
-it has left the node then, because its files are inspected first.
-
-A capture whose files are there already, in the cache below them or in another capture of this node, becomes no image.
+If a step raises an error, a later attempt repeats it. If the captured files are invalid, the capture is refused for
+good; no file has left the node then, because the inspection comes first. A capture whose files all exist already, in
+the mounted cache or in another capture of this node, is not made into an image.
 """
 
 import errno
@@ -49,7 +48,7 @@ from gkm_agent.telemetry import metrics
 
 _WORK: Final = ".packing-"
 MAX_ATTEMPTS: Final = 8
-"""How often a capture begins again: each time costs an image, and another node may have the same files by then."""
+"""How often the agent packs one capture again on a newer generation. Each time makes another image."""
 _DAMAGED: Final = frozenset(
     {Reason.METADATA_MISSING, Reason.METADATA_INVALID, Reason.DIGEST_MISMATCH, Reason.UNSAFE_CONTENT, Reason.TOO_LARGE}
 )
@@ -58,7 +57,7 @@ _UNKNOWN_HARDWARE: Final = frozenset({Reason.NO_GPU, Reason.GPU_LOST})
 
 @dataclass(frozen=True, slots=True)
 class CaptureSteps:
-    """The steps of all captures of a node. One thread uses them."""
+    """Runs the steps for all captures of a node. Only one thread may use it."""
 
     layout: Layout
     settings: Capture
@@ -67,16 +66,17 @@ class CaptureSteps:
     stop: Event
     spare_bytes: Callable[[Path, float], int] = spare_bytes
     union: str = field(default_factory=lambda: f"{UNION}{secrets.token_hex(4)}")
-    """The directory of a capture and its base, of this process: the files of an earlier process are compared again."""
+    """The name of the directory with the union of capture and base; random, so that a new process checks the base
+    again."""
 
     def advance(self, directory: Path, others: Iterable[Path]) -> Progress:
-        """Take a capture one step further and record it; return how far it is then.
+        """Run the next step of a capture, record the result and return the new progress.
 
         Raises:
             GKMError: the step failed and can be tried again; the record may be from an earlier step.
             UnreadableState: the description of the capture is unusable.
             OSError: a disk operation failed.
-            Stopped: the agent ends.
+            CaptureStopped: the agent is stopping.
         """
         if self.stop.is_set():
             raise CaptureStopped
@@ -101,9 +101,9 @@ class CaptureSteps:
         return after
 
     def begin_again(self, directory: Path) -> bool:
-        """Begin again with an announced capture where this node chose a generation that does not come from it.
+        """Restart an announced capture if this node now uses a family member that is not based on it.
 
-        The capture is then packed on top of that generation, or adds no files to it.
+        Return whether it did.
 
         Raises:
             UnreadableState, OSError: the record of the capture or the choice is damaged, or a disk operation failed.
@@ -119,7 +119,7 @@ class CaptureSteps:
 
     @staticmethod
     def remove_leftovers(directory: Path, *, besides: str = "") -> None:
-        """Remove the packed image, and what a killed step left; raises OSError. The directory `besides` stays."""
+        """Remove the packed image and temporary files of a capture, except the directory `besides`; raises OSError."""
         work = (path for pattern in (f"{_WORK}*", f"{UNION}*", f".{IMAGE}-*") for path in directory.glob(pattern))
         for path in (directory / IMAGE, *(found for found in work if found.name != besides)):
             trees.remove(path)
@@ -285,7 +285,7 @@ def _hardware(found: Progress) -> Hardware:
 
 
 def reason_of(error: OSError) -> Reason:
-    """Return the reason of a failed access to the disk."""
+    """Return the reason for an OSError of the disk: DISK_FULL or NODE_ERROR."""
     return Reason.DISK_FULL if error.errno in (errno.ENOSPC, errno.EDQUOT) else Reason.NODE_ERROR
 
 
@@ -301,10 +301,12 @@ _OFFERED = (
 def check_new(
     layout: Layout, directory: Path, origin: CaptureOrigin, found: Inspection, others: Iterable[Path]
 ) -> None:
-    """Check that no capture offers these files to the namespace yet; `others` are the other captures of this node.
+    """Check that neither the mounted cache nor a capture in `others` has all of these files already.
+
+    `others` are the other captures of this node.
 
     Raises:
-        GKMError: NOT_REQUIRED; the message says where they are.
+        GKMError: NOT_REQUIRED: the files exist already, and the message says where.
     """
     if origin.digest and _are_in_entry(layout, origin.digest, found):
         raise GKMError(Reason.NOT_REQUIRED, f"every file is in the mounted cache {origin.digest}")

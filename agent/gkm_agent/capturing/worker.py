@@ -1,9 +1,8 @@
-"""The thread that makes images of captures: one capture at a time, the oldest first, each failure with a backoff.
+"""The thread that makes images from captures: one capture at a time, the oldest first, each failure with a backoff.
 
-It shares only the disk and the network with pulls and with the CSI process, and keeps free space on the one and
-a rate on the other. Retention ends every retry: it removes the capture.
-
-The agent announces captures in one list for each namespace, the newest first.
+It shares the disk and the network with pulls and with the CSI driver, so it keeps disk space free and limits its upload
+rate. Retries end when retention removes the capture. The agent publishes the captures of each namespace as one list,
+the newest first.
 """
 
 import logging
@@ -35,14 +34,14 @@ from gkm_agent.telemetry import metrics
 _LOG = logging.getLogger(__name__)
 PAUSE_SECONDS: Final = 10.0
 LOOK_SECONDS: Final = 1.0
-"""How often the thread looks whether the CSI process left another capture."""
+"""Interval in seconds at which the thread looks for new captures of the CSI driver."""
 BACKOFF: Final = Backoff(15.0, 1800.0)
-"""Pauses after a failed step. A registry that is down for a day costs 50 attempts of one capture."""
+"""Pauses in seconds after a failed step. A registry that is down for a day costs 50 attempts of one capture."""
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Why a capture has not come further: the failure of its last attempt, "" before the first one."""
+    """Why a capture waits: the reason and message of its last failed attempt, "" before the first attempt."""
 
     reason: str = ""
     message: str = ""
@@ -56,7 +55,7 @@ class _Failure:
 
 
 class CaptureWorker:
-    """Makes images of the captures of a node, in its own thread. Without a destination it is idle."""
+    """Makes images from the captures of a node, in its own thread. Without a configured registry it does nothing."""
 
     def __init__(
         self,
@@ -86,25 +85,28 @@ class CaptureWorker:
         self._thread = Thread(target=self._run, name="captures", daemon=True)
 
     def start(self) -> None:
-        """Start the thread, if captures have a destination. The reports are complete then."""
+        """Start the thread if a registry for captures is configured; the reports are complete when this returns."""
         if self._settings.is_pushed:
             metrics.expect_captures()
             self._report()
             self._thread.start()
 
     def stop(self, timeout: float) -> None:
-        """Stop; an upload ends at its next piece. The next agent does an interrupted step again."""
+        """Stop the thread; an upload ends after its current piece.
+
+        The next agent process repeats an interrupted step.
+        """
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(timeout)
 
     def reports(self) -> Mapping[str, tuple[CapturedImage, ...]]:
-        """Return the reports of the captures of each namespace's pods."""
+        """Return the reports about captures, by the namespace of the pods."""
         with self._lock:
             return self._reports
 
     def make_images(self) -> bool:
-        """Take every capture as far as it comes now; return whether no capture waits for another attempt."""
+        """Run all steps that can run now for every capture; return whether no capture waits for another attempt."""
         volumes = self._volumes()
         self._failures = {name: self._failures[name] for name in volumes if name in self._failures}
         self._ended &= volumes.keys()
@@ -258,7 +260,10 @@ _SHOWN = {
 
 @dataclass(frozen=True, slots=True)
 class KnownCapture:
-    """A capture of this node; `since` in seconds since the epoch. `family` is its family, "" if absent."""
+    """A capture of this node; `since` is its end in seconds since the epoch.
+
+    `family` is its cache family, "" if absent.
+    """
 
     origin: CaptureOrigin
     progress: Progress
@@ -268,10 +273,7 @@ class KnownCapture:
 
 
 def by_namespace(captures: Iterable[KnownCapture]) -> Mapping[str, tuple[CapturedImage, ...]]:
-    """Return the reports of captures by the namespace of the pod.
-
-    A namespace has at most MAX_CAPTURED_IMAGES reports. Beyond that, the oldest captures have no report.
-    """
+    """Return the reports about captures, by the namespace of the pod."""
     found: dict[str, list[CapturedImage]] = {}
     for capture in sorted(captures, key=lambda each: (-each.since, each.origin.volume_id)):
         listed = found.setdefault(capture.origin.pod_namespace, [])

@@ -11,16 +11,16 @@ _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
 
 
 class FabricCommandFailed(Exception):
-    """The program has no usable output; the message names the program and the cause."""
+    """A program failed or its output is unusable; the message names the program and the cause."""
 
 
 def find(configured: str, candidates: Sequence[str]) -> str | None:
-    """Return the configured program, else the first candidate that exists; never search $PATH."""
+    """Return the path of the configured program, else of the first candidate that exists; $PATH is not searched."""
     return next((path for path in ((configured,) if configured else candidates) if os.access(path, os.X_OK)), None)
 
 
 class Command:
-    """A command line with the bounds of one run; a program that exits with another status than 0 has failed."""
+    """A command line with limits for one run. An exit status other than 0 is a failure."""
 
     def __init__(self, arguments: Sequence[str], seconds: float, max_bytes: int) -> None:
         self.arguments = arguments
@@ -49,5 +49,5 @@ class Command:
         return result
 
     def cancel(self) -> None:
-        """End a run in another thread."""
+        """End a run that another thread waits for."""
         self._command.cancel()

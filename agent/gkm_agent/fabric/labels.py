@@ -13,7 +13,7 @@ from gkm_agent.fabric.nvlink import FabricVerdict
 
 DOMAIN, FLAVOR, HEALTH = "gkm.io/fabric-domain", "gkm.io/gpu-flavor", "gkm.io/fabric-health"
 MAX_CACHES = 512
-"""Labels of caches on one Node. The kubelet and every scheduler hold their Nodes in memory."""
+"""Limit of cache labels on one Node: the kubelet and every scheduler keep Nodes in memory."""
 DIGITS = 12
 
 Labels = Mapping[str, str]
@@ -21,7 +21,10 @@ Labels = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class WantedLabels:
-    """The desired labels, and a sentence for each skipped one. `caches` is False while the ready caches are unknown."""
+    """The labels to set, and a sentence for each skipped label.
+
+    `caches` is False while the ready caches are unknown.
+    """
 
     labels: Labels
     skipped: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""The Ethernet neighbors of this machine in what `lldpcli -f json0 show neighbors details` prints. Pure.
+"""Decode the Ethernet neighbors of this machine from `lldpcli -f json0 show neighbors details`. Pure.
 
 The device at the other end of the cable sends all of the content, so it is bounded and checked.
 """
@@ -19,12 +19,12 @@ _NAME = re.compile(DEVICE_PATTERN, re.ASCII)
 
 
 class NotUnderstood(ValueError):
-    """The output is not the output of lldpcli; the message states the cause."""
+    """The text is not output of lldpcli; the message states the cause."""
 
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """Interfaces with their neighbors, sorted by name, and the problems in the output."""
+    """The interfaces of this machine with their Ethernet neighbors, sorted by name, and the problems in the output."""
 
     links: tuple[EthernetLink, ...] = ()
     problems: tuple[str, ...] = ()

@@ -43,10 +43,7 @@ class _Attachment(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class FabricVerdict:
-    """The labels that one reading implies, and the cause of a bad health.
-
-    `domain` is empty without a domain, `flavor` without one common GPU model.
-    """
+    """The fabric labels that follow from one reading of the GPUs, and the cause if the health is not good."""
 
     domain: str
     health: Health
@@ -55,7 +52,10 @@ class FabricVerdict:
 
 
 def nvlink_of(inventory: Inventory) -> NVLink | None:
-    """Return the attachment of the node, None if no GPU has a fabric. Where GPUs differ, the worst GPU decides."""
+    """Return how the node's GPUs are attached to the NVLink fabric, None if no GPU has a fabric.
+
+    The worst GPU decides.
+    """
     found = sorted((_attachment(gpu), gpu.index, gpu.fabric) for gpu in inventory.gpus if gpu.fabric is not None)
     if not found:
         return None
@@ -74,7 +74,7 @@ def nvlink_of(inventory: Inventory) -> NVLink | None:
 
 
 def fabric_verdict(inventory: Inventory) -> FabricVerdict:
-    """Return the verdict of one reading of the GPUs; a failed reading (`unreadable`) is unhealthy."""
+    """Return the fabric labels for one reading of the GPUs; a failed reading (`unreadable`) is unhealthy."""
     if inventory.unreadable:
         return FabricVerdict(
             "", Health.UNHEALTHY, "", printable(f"the GPUs cannot be read: {inventory.errors[0]}", 500)
@@ -102,7 +102,10 @@ def fabric_verdict(inventory: Inventory) -> FabricVerdict:
 
 
 def domain_of(fabric: GpuFabricInfo) -> str:
-    """Return `<clusterUUID>.<cliqueID>`: several racks use the same clique number (torchcomms #3612)."""
+    """Return the label value of the domain, `<clusterUUID>.<cliqueID>`.
+
+    Racks share clique numbers (torchcomms #3612).
+    """
     return f"{fabric.cluster_uuid}.{fabric.clique_id}"
 
 

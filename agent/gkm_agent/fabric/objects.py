@@ -39,18 +39,21 @@ def healthy(status: NodeFabricStatus) -> tuple[str, str, str]:
 
 
 def last_domain(status: NodeFabricStatus, before: NodeFabricStatus) -> str:
-    """Return the domain of a node before a fault took it: the node is in the same rack as before."""
+    """Return the NVLink domain of a node.
+
+    During a fault, the domain from before: the node is still in the same rack.
+    """
     return "" if status.domain or status.health == "none" else before.domain or before.last_domain
 
 
 def survey_name(node: str) -> str | None:
-    """Return the name of a node's ConfigMap, None if the name would be too long."""
+    """Return the name of the ConfigMap with a node's InfiniBand survey, None if it would be too long."""
     name = f"{SURVEY_PREFIX}{node}"
     return name if len(name) <= _MAX_NAME else None
 
 
 def survey_object(node: str, name: str, packed: bytes, owner_uid: str) -> dict[str, Any]:
-    """Return the ConfigMap with the output of ibnetdiscover on a node."""
+    """Return the ConfigMap with the compressed output of ibnetdiscover on a node."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",

@@ -1,4 +1,4 @@
-"""The report about this node's fabric, from its readings and the settled verdict, and the Protocol of its sink."""
+"""The report that an agent publishes about its node's fabric, and the Protocol for its sink."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -17,17 +17,17 @@ _MAX_PROBLEM_LENGTH = 256
 
 @dataclass(frozen=True, slots=True)
 class FabricReport:
-    """The desired content of NodeFabric and of the labels of the Node."""
+    """The NodeFabric status and the Node labels that the agent wants to publish."""
 
     status: NodeFabricStatus
     labels: WantedLabels
 
 
 class FabricSink(Sink[FabricReport], Protocol):
-    """A sink of NodeFabric and the labels, which also stores surveys."""
+    """Publishes NodeFabric and the Node labels, and stores InfiniBand surveys."""
 
     def survey(self, packed: bytes) -> None:
-        """Store the compressed output of ibnetdiscover, only on change.
+        """Store the compressed output of ibnetdiscover if it has changed.
 
         Raises:
             NotWritten: the output is not stored.
@@ -35,7 +35,7 @@ class FabricSink(Sink[FabricReport], Protocol):
 
 
 def status_of(nvlink: NVLink | None, verdict: FabricVerdict | None, ports: Ports, links: Links) -> NodeFabricStatus:
-    """Return the status without its time; `verdict` is None while no reading has settled."""
+    """Return the NodeFabric status without its time; `verdict` is None until the first reading has settled."""
     problems = [*ports.problems, *links.problems]
     if len(problems) > MAX_PROBLEMS:
         problems = [*problems[: MAX_PROBLEMS - 1], f"and {len(problems) - MAX_PROBLEMS + 1} more"]

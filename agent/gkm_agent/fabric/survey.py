@@ -32,10 +32,10 @@ _LOG = logging.getLogger(__name__)
 CANDIDATES = ("/usr/sbin/ibnetdiscover", "/usr/local/sbin/ibnetdiscover", "/usr/bin/ibnetdiscover")
 SECONDS = 300.0
 MAX_BYTES = 64 << 20
-"""10,000 nodes with eight ports each print 40 to 60 MB."""
+"""Size limit of the output: ibnetdiscover prints 40 to 60 MB for 10,000 nodes with eight ports each."""
 BACKOFF = Backoff(5.0, 300.0)
 POLL_SECONDS = 5.0
-"""The delay until a newly chosen node surveys, also after a start, while its Node is still unknown."""
+"""Interval in seconds at which a node checks whether the configuration chooses it for the survey."""
 # The only line that differs between two runs over the same fabric.
 _DATE_LINE = re.compile(rb"^# Topology file: generated on [^\n]*\n", re.MULTILINE)
 _FIRST_BYTE = b"#"
@@ -43,16 +43,17 @@ _GZIP = 16 + zlib.MAX_WBITS
 
 
 class UnusableSurvey(ValueError):
-    """The output is not a topology of ibnetdiscover, or is too large to store; the message states the cause."""
+    """The text is not a topology of ibnetdiscover, or is too large to store; the message states the cause."""
 
 
 def pack(output: bytes, missing: int = 0, earlier: bytes = b"") -> bytes:
-    """Return the output without its date, compressed: the same bytes for the same fabric.
+    """Return ibnetdiscover's output compressed and without its date: the same fabric gives the same bytes.
 
-    `missing` answers make the survey partial: its first line says so, and what only `earlier` shows follows.
+    `missing` is the number of queries without an answer. If it is not 0, the first line calls the survey partial, and
+    the entries that only `earlier`, the last complete survey, has are appended.
 
     Raises:
-        NotASurvey: the output names no port, or is larger than a ConfigMap even when compressed.
+        UnusableSurvey: the output names no port, or is larger than a ConfigMap even when compressed.
     """
     if not output.startswith(_FIRST_BYTE) or b"guid=0x" not in output:
         raise UnusableSurvey("ibnetdiscover prints no topology")
@@ -66,11 +67,7 @@ def pack(output: bytes, missing: int = 0, earlier: bytes = b"") -> bytes:
 
 
 class SubnetSurvey:
-    """A thread that surveys while this node is chosen.
-
-    `labels` returns the labels of the Node, None while they are unknown. The file `whole` has the last survey in which
-    all devices answered: readers of surveys may start anew, and so may this process.
-    """
+    """A thread that runs the survey while the configuration chooses this node."""
 
     def __init__(
         self,
@@ -91,12 +88,12 @@ class SubnetSurvey:
         self._thread = Thread(target=self._run, name="ibnetdiscover", daemon=True)
 
     def start(self) -> None:
-        """Start the thread if the configuration can choose a node."""
+        """Start the thread if the configuration lets any node survey."""
         if self._settings.nodes or self._settings.node_selector:
             self._thread.start()
 
     def stop(self, timeout: float) -> None:
-        """Stop, and end a running ibnetdiscover; wait at most `timeout` seconds."""
+        """Stop the thread and a running ibnetdiscover; wait at most `timeout` seconds."""
         self._stop.set()
         if self._command is not None:
             self._command.cancel()
@@ -105,11 +102,14 @@ class SubnetSurvey:
 
     @property
     def is_chosen(self) -> bool:
-        """Return whether this node should survey now; a selector matches no node while the labels are unknown."""
+        """Return whether the node selector of the configuration matches this node.
+
+        False while its labels are unknown.
+        """
         return self._settings.chooses(self._node, self._labels())
 
     def once(self) -> bool:
-        """Survey once and store the output; return whether both succeeded."""
+        """Run ibnetdiscover once and store its output; return whether both succeeded."""
         try:
             output, missing = self._output()
             packed = pack(output, missing, self._retained() if missing else b"")

@@ -45,7 +45,10 @@ class Ports:
 
 
 def ports(root: Path = ROOT) -> Ports:
-    """Return the InfiniBand ports; a machine without ports is no problem."""
+    """Return the InfiniBand ports of this machine, with problems in reading them.
+
+    A machine without ports has no problem.
+    """
     found: list[InfiniBandPort] = []
     problems: list[str] = []
     for device, number in _named(root, problems):
@@ -125,14 +128,14 @@ def _is_directory(root: Path, path: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class PortReading:
-    """A port, None for a port of another kind (RoCE is Ethernet), and the problems in its files."""
+    """One port and the problems in its files; the port is None if it is no InfiniBand port (RoCE is Ethernet)."""
 
     port: InfiniBandPort | None
     problems: tuple[str, ...] = ()
 
 
 def decode(device: str, number: int, texts: Mapping[str, str]) -> PortReading:
-    """Return the port that these files describe; `texts` lacks the unreadable files."""
+    """Return the port that the texts of its sysfs files describe; `texts` lacks the unreadable files."""
     layer = texts.get("link_layer", "").strip()
     where = f"{device} port {number}"
     if layer != "InfiniBand":
@@ -163,7 +166,7 @@ def decode(device: str, number: int, texts: Mapping[str, str]) -> PortReading:
 
 
 def active(ports: list[InfiniBandPort]) -> str:
-    """Return the number of active and of all ports as `active/all`, "" without a port."""
+    """Return the numbers of active and of all ports as `active/all`, "" without a port."""
     return f"{sum(port.state == 'ACTIVE' for port in ports)}/{len(ports)}" if ports else ""
 
 

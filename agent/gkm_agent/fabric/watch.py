@@ -40,7 +40,7 @@ CANDIDATES = ("/usr/sbin/lldpcli", "/usr/local/sbin/lldpcli", "/usr/bin/lldpcli"
 ARGUMENTS = ("-f", "json0", "show", "neighbors", "details")
 SECONDS = 10.0
 MAX_BYTES = 8 << 20
-"""512 interfaces with a few neighbors of a few kB each."""
+"""Size limit of lldpcli's output: 512 interfaces with a few neighbors of a few kB each."""
 # lldpcli starts its error messages with the time. With it, each reading would be a change and cause a write per minute.
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d ", re.ASCII)
 
@@ -97,7 +97,7 @@ class FabricWatch:
         self._publisher.stop(STOP_SECONDS)
 
     def ready(self, caches: Mapping[CacheRef, str]) -> None:
-        """Set the caches that are ready on this node, with their digests; cheap without a change."""
+        """Set the caches that are ready on this node, by digest, for the Node labels; cheap if they did not change."""
         with self._lock:
             if not self._settings.cache_labels or self._ready == caches:
                 return
@@ -105,7 +105,7 @@ class FabricWatch:
         self._wake.set()
 
     def read(self) -> FabricReport | None:
-        """Read once and publish the report; return it, None before the first reading of the GPUs."""
+        """Read the fabric once, publish the report and return it; None before the first reading of the GPUs."""
         inventory = self._inventory()
         if inventory is NOT_READ:
             return None
@@ -158,10 +158,7 @@ class FabricWatch:
 
 @dataclass(frozen=True, slots=True)
 class SettledVerdict:
-    """The reported verdict (None before the first), the count of readings that contradict it, and their start.
-
-    `since` is in monotonic seconds.
-    """
+    """The last reported verdict (None before the first), and since when how many readings contradicted it."""
 
     reported: FabricVerdict | None = None
     contradictions: int = 0
@@ -171,10 +168,7 @@ class SettledVerdict:
 def observe(
     settled: SettledVerdict, reading: FabricVerdict, now: float, rule: SettleThresholds, *, readable: bool = True
 ) -> SettledVerdict:
-    """Return the settled verdict after a reading at `now`.
-
-    A first reading that failed (not `readable`) does not settle at once: it must last, like any worse health.
-    """
+    """Return the settled verdict after one more reading at `now` (monotonic seconds)."""
     reported = settled.reported
     if (reported is None and readable) or (reported is not None and not _must_last(reported, reading)):
         return SettledVerdict(reading)
@@ -204,7 +198,7 @@ class Neighbors:
     _command: Command | None = field(default=None, init=False)
 
     def read(self) -> Links:
-        """Return the neighbors; a failure is a problem in the result, never an exception."""
+        """Run lldpcli and return the neighbors; a failure is returned as a problem, never raised."""
         if self._command is None:
             program = find(self.configured, CANDIDATES)
             if program is None:

@@ -64,7 +64,10 @@ class KubernetesStatusSink:
         self._written: dict[str | None, _Written] = {}
 
     def scopes(self) -> set[str | None]:
-        """See StatusSink; remember the current objects, so that an unchanged status has an unchanged time."""
+        """Implement StatusSink.scopes.
+
+        It remembers the listed objects, so that an unchanged status keeps its time.
+        """
         self._written = {}
         with api_errors():
             label = ListSelector(labels=f"{NODE_LABEL}={node_label(self._node)}")
@@ -107,7 +110,7 @@ def _resource(scope: str | None) -> Resource[Any]:
 
 @contextmanager
 def api_errors(*, missing_ok: bool = False) -> Iterator[None]:
-    """Convert an ApiError to NotWritten, with the pause that the server requires; with `missing_ok`, pass a 404."""
+    """Raise an ApiError as NotWritten, with the pause that the server requests; `missing_ok` ignores a 404."""
     try:
         yield
     except ApiError as error:
@@ -116,10 +119,10 @@ def api_errors(*, missing_ok: bool = False) -> Iterator[None]:
 
 
 def known_owner(node: NodeView | None, name: str) -> NodeView:
-    """Return the Node of this agent.
+    """Return the Node object of this agent.
 
     Raises:
-        NotWritten: it is not known yet.
+        NotWritten: the Node is not known yet.
     """
     if node is None:
         raise NotWritten(f"the Node {name} is not known yet")
@@ -127,7 +130,7 @@ def known_owner(node: NodeView | None, name: str) -> NodeView:
 
 
 def apply_with_status(api: Api, resource: Resource[Any], value: CacheNode | NodeFabric) -> int:
-    """Write an object, then its status about the new generation of the object; return this generation."""
+    """Apply an object, then its status for the object's new generation; return this generation."""
     whole = manifest(value)
     head = {key: whole[key] for key in ("apiVersion", "kind")}
     identity = {key: whole["metadata"][key] for key in ("name", "namespace") if key in whole["metadata"]}

@@ -27,11 +27,11 @@ from gkm_agent.caches.model import PullHold, WantedCache, membership, pull_secre
 _LOG = logging.getLogger(__name__)
 
 MAX_SHOWN = 20
-"""Names of caches in one log line."""
+"""Number of cache names in one log line."""
 
 
 class NodeView(Struct, frozen=True):
-    """The fields of this agent's Node that it reads."""
+    """The fields of this agent's Node that the agent needs."""
 
     metadata: ObjectMeta
 
@@ -71,13 +71,16 @@ class KubernetesSource:
 
     @property
     def synced(self) -> bool:
-        """See CacheSource; False before the Node is known, and while a cache exists that was never readable."""
+        """Implement CacheSource.synced.
+
+        It is False before the Node is known, and while a cache exists that was never readable.
+        """
         listed = all(part.synced.is_set() for part in self._parts)
         return listed and self._labels is not None and not self._never_read()
 
     @property
     def node(self) -> NodeView | None:
-        """Return the Node as last seen, None before the first read and for a missing Node."""
+        """Return the Node as last read, None before the first read and if the Node does not exist."""
         return self._nodes.get(self._name)
 
     def caches(self) -> list[WantedCache]:
@@ -152,13 +155,13 @@ def _identity(node: NodeView) -> tuple[str, dict[str, str]]:
 
 
 def is_for(cache: Cache, labels: dict[str, str]) -> bool:
-    """Return whether a cache selects a node with these labels and is not being deleted."""
+    """Return whether the node selector of a cache matches these labels, and the cache is not being deleted."""
     wanted = cache.spec.node_selector.items()
     return cache.metadata.deletion_timestamp is None and all(labels.get(key) == value for key, value in wanted)
 
 
 def wanted_of(cache: Cache, node: str) -> WantedCache | None:
-    """Return the wanted cache of an object on a node; None for a name that is not a valid directory name."""
+    """Return the wanted cache for a cache object; None if its name cannot name a directory."""
     try:
         ref = CacheRef(cache.metadata.namespace or None, cache.metadata.name)
     except InvalidName as error:

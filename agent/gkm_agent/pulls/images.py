@@ -1,4 +1,4 @@
-"""The Protocol through which the agent uses images, and its implementation over gkm.images."""
+"""The Protocol for the agent's access to images, and its implementation with gkm.images."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -28,20 +28,23 @@ _STAGE_LABELS = {PullStage.DOWNLOADING: "download", PullStage.EXTRACTING: "extra
 
 
 class CacheImages(ImageVerifier, Protocol):
-    """The way from a reference to a store entry. Thread-safe; bounded in time and bytes."""
+    """Verifies, describes and fetches images. Thread-safe; bounded in time and bytes."""
 
     def opened_for(self, wanted: WantedCache) -> "CacheImages":
-        """Return the same images with the credentials of one cache.
+        """Return an instance that uses the pull secrets of one cache.
 
         Raises:
             GKMError: the credentials are unreadable or invalid, or the reference is invalid.
         """
 
     def revoked(self, image: str, digest: str, namespace: str | None, signers: Sequence[Signer]) -> Verdict | None:
-        """Return a refusal if the policies no longer name the `signers` of an approved image. Needs no registry."""
+        """Return a refusal if the policies no longer accept the `signers` of an approved image, else None.
+
+        Needs no registry.
+        """
 
     def describe(self, image: str, digest: str) -> CacheImage:
-        """Return the description of an image; fetch no content.
+        """Read the manifest and labels of an image without its content.
 
         Raises:
             GKMError: the image is no cache image, or the registry refuses access.
@@ -70,14 +73,14 @@ class _CountedRegistry(Registry):
 
 @dataclass(frozen=True)
 class NodeImages(RegistryImages):
-    """The CacheImages of gkm.images."""
+    """Implements CacheImages with gkm.images."""
 
     layout: Layout
     max_bytes: int
 
     @classmethod
     def of(cls, config: Config, layout: Layout, secrets: PullSecrets | None = None) -> "NodeImages":
-        """Return the images of a configuration; without `secrets` the access to registries is anonymous."""
+        """Return the access to images for a configuration; without `secrets`, access to registries is anonymous."""
         verifier = Verifier(config.verification)
         return cls(_CountedRegistry(config.registries), verifier, secrets, layout, config.store.max_image_bytes)
 
@@ -109,7 +112,7 @@ class NodeImages(RegistryImages):
 
 
 def timed_verification(verify: Callable[[], Verdict]) -> Verdict:
-    """Return the verdict of `verify`; record its duration under its result."""
+    """Call `verify` and return its verdict; record the duration as a metric with the result as label."""
     result = "error"
     with metrics.VERIFY_SECONDS.time() as timer:
         try:

@@ -35,13 +35,13 @@ _STATES = {PullStage.DOWNLOADING: CacheState.DOWNLOADING, PullStage.EXTRACTING: 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The cause of a failed pull; a `transient` failure may pass with time."""
+    """Why a pull failed; a `transient` failure may disappear without a change by a user."""
 
     reason: str
     message: str
     transient: bool
     persisted: bool = True
-    """Whether the pointer on disk has the failure; a full disk refuses it."""
+    """Whether the pointer file has this failure; it does not if the disk is full."""
     still_served: bool = False
     """Whether the cache stays Ready despite the failure."""
     retry_after: float = 0.0
@@ -61,11 +61,12 @@ class PullJob:
     token: PullToken
     budget: DiskBudget
     failure_reported: bool = False
-    """The pointer is Failed with a reason already: a retry does not hide the reason behind a short Pending."""
+    """The pointer already says Failed with a reason: a retry does not replace it by Pending."""
     extracting: bool = False
-    """All blobs are downloaded: to end the pull now would discard more work than remains."""
+    """All blobs are downloaded: ending the pull now would discard more work than it saves."""
     signers: tuple[Signer, ...] = ()
-    """The signers of the earlier approval: policies that no longer name them refuse the image without a registry."""
+    """The signers of the earlier approval. If the policies no longer accept them, no registry is needed to refuse the
+    image."""
     served_pointer: Pointer | None = None
     """The Ready pointer that stays during verification, and also after a refusal (whenRevoked: keep)."""
 
@@ -73,7 +74,7 @@ class PullJob:
         """Pull the cache and write its state to the pointer; return the failure, None on success.
 
         Raises:
-            Superseded: the agent has cancelled the token of this pull.
+            Superseded: the cache was deleted or changed during the pull.
         """
         try:
             self._run()
@@ -193,7 +194,7 @@ class PullJob:
 
 
 def failure_of(error: Exception) -> Failure:
-    """Return the failure of a cache that an exception caused."""
+    """Return the Failure for an exception."""
     if isinstance(error, GKMError):
         return Failure(error.reason, _text(str(error)), error.transient, retry_after=error.retry_after)
     if isinstance(error, OSError):

@@ -1,4 +1,4 @@
-"""The order of pulls: caches that pods wait for come first, then namespaces share the workers.
+"""The order of pulls: first the caches that pods wait for, then a fair share for each namespace.
 
 docs/decisions/0006-fairness.md has the reasons and the limits. A pool has one thread per cache, a bounded number at a
 time; the agent can cancel each pull. Failed attempts and their next retries are in memory only: a restarted agent tries
@@ -25,7 +25,8 @@ MAX_PULLS = 4
 """Concurrent pulls. A pull has three connections and takes some 10 MiB. The worst image, by the description of its
 entries, makes it take some 45 MiB, and four of those fit the 512 MiB of the agent (deploy/base/agent.yaml)."""
 FAIR_PULL_SECONDS = 1800.0
-"""The time after which a download gives its worker to a waiting cache. The next attempt resumes its partial blobs."""
+"""Seconds after which a download gives up its worker if another cache waits. The next attempt resumes the partial
+blobs."""
 STOP_SECONDS = 5.0
 
 
@@ -46,11 +47,14 @@ class PullPool:
 
     @property
     def pulling(self) -> Container[CacheRef]:
-        """Return the caches whose pulls are running."""
+        """Return the caches whose pulls run now."""
         return self._running.keys()
 
     def running_in(self, namespace: str | None, without: CacheRef | None = None) -> int:
-        """Return the number of running pulls in a namespace (None: cluster-wide), not counting `without`."""
+        """Return how many pulls of a namespace run now, except the pull of `without`.
+
+        The namespace None stands for the cluster-wide caches.
+        """
         return sum(1 for ref in self._running if ref.namespace == namespace and ref != without)
 
     def has_slot_for(self, ref: CacheRef, without: CacheRef | None = None) -> bool:
@@ -66,7 +70,10 @@ class PullPool:
         self._running[pull.wanted.ref] = _RunningPull(pull, self._wake, self._clock())
 
     def overdue(self) -> list[CacheRef]:
-        """Return the downloads beyond FAIR_PULL_SECONDS, the longest first; an empty list while a pull is cancelled."""
+        """Return the downloads that run longer than FAIR_PULL_SECONDS, the longest first.
+
+        Empty while a pull is being cancelled.
+        """
         if any(running.pull.token.cancelled for running in self._running.values()):
             return []
         before = self._clock() - FAIR_PULL_SECONDS
@@ -79,20 +86,20 @@ class PullPool:
         self._store.cancel(self._running[ref].pull.token)
 
     def cancel_unwanted(self, wanted: Mapping[CacheRef, WantedCache]) -> None:
-        """Cancel the tokens of pulls whose cache is unwanted or has changed; each pull ends at its next check."""
+        """Cancel the pulls of caches that are no longer wanted or have changed; each pull ends at its next check."""
         for ref, running in self._running.items():
             if wanted.get(ref) != running.pull.wanted and not running.pull.token.cancelled:
                 self._store.cancel(running.pull.token)
 
     def finished(self) -> list[tuple[WantedCache, Failure | None]]:
-        """Return the caches whose pulls ended by themselves since the last call, each with its failure if it failed."""
+        """Return the caches whose pulls have ended since the last call, each with its failure, if any."""
         ended = [running for running in self._running.values() if running.done]
         for running in ended:
             del self._running[running.pull.wanted.ref]
         return [(running.pull.wanted, running.failure) for running in ended if not running.superseded]
 
     def stop(self) -> None:
-        """Cancel every pull and wait a bounded time; a pull that still runs can no longer write."""
+        """Cancel all pulls and wait a bounded time; a pull that still runs then can no longer write."""
         self.cancel_unwanted({})
         deadline = time.monotonic() + STOP_SECONDS
         for running in self._running.values():
@@ -100,7 +107,7 @@ class PullPool:
 
 
 class RetrySchedule:
-    """At most one failed attempt per wanted cache, and the start of the last pull per cache and namespace."""
+    """The last failed attempt of each wanted cache, and the start of the last pull of each cache and namespace."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -113,15 +120,15 @@ class RetrySchedule:
         self._starts[ref] = self._namespace_starts[ref.namespace] = self._clock()
 
     def last_start(self, ref: CacheRef) -> float:
-        """Return the start of the last pull of a cache, 0 without one."""
+        """Return the start of the last pull of a cache in seconds, 0 before the first pull."""
         return self._starts.get(ref, 0.0)
 
     def last_start_in(self, namespace: str | None) -> float:
-        """Return the start of the last pull in a namespace, 0 without one."""
+        """Return the start of the last pull in a namespace in seconds, 0 before the first pull."""
         return self._namespace_starts.get(namespace, 0.0)
 
     def record_end(self, wanted: WantedCache, failure: Failure | None) -> None:
-        """Record the end of an attempt; None is a success."""
+        """Record that an attempt ended; `failure` is None after a success."""
         if failure is None:
             self._attempts.pop(wanted.ref, None)
             return
@@ -135,12 +142,12 @@ class RetrySchedule:
         )
 
     def retry_now(self, ref: CacheRef) -> None:
-        """Let a cache be tried at once: the cause of its failure has passed."""
+        """Allow the next attempt for a cache at once, because the cause of its failure is gone."""
         if attempt := self._attempts.get(ref):
             self._attempts[ref] = replace(attempt, next_try=self._clock())
 
     def attempt_of(self, wanted: WantedCache) -> Attempt | None:
-        """Return the failed attempt of a cache, None if the wanted cache has changed since."""
+        """Return the last failed attempt for a cache, None if the cache object has changed since."""
         attempt = self._attempts.get(wanted.ref)
         return attempt if attempt is not None and attempt.wanted == wanted else None
 
@@ -156,7 +163,7 @@ class RetrySchedule:
 
 @dataclass(frozen=True, slots=True)
 class PullScheduler:
-    """The order of pulls in one reconcile pass; `is_awaited` returns whether a pod waits for a cache."""
+    """Chooses the order of pulls in one reconcile pass; `is_awaited` returns whether a pod waits for a cache."""
 
     pool: PullPool
     retries: RetrySchedule
@@ -167,7 +174,7 @@ class PullScheduler:
         return min((ref for ref in candidates if self.pool.has_slot_for(ref)), key=self._priority, default=None)
 
     def pull_to_preempt(self, candidates: Collection[CacheRef]) -> CacheRef | None:
-        """Return the overdue pull that should give its worker to a candidate, None if no pull should."""
+        """Return the overdue pull that must end so that a candidate gets its worker, None if no pull must end."""
         overdue = self.pool.overdue()
         return next((late for late in overdue if any(self._precedes(ref, late) for ref in candidates)), None)
 

@@ -1,7 +1,7 @@
-"""The decide phase: from the desired and the observed state to the list of actions of one pass. Pure.
+"""Decide the list of actions of one pass from the desired and the observed state. Pure.
 
-The order of the actions is the order in which the agent takes them. A pointer of another object comes first: until the
-agent replaces it, pods mount files to which only the other object has proven its access, and a registry may be slow.
+The agent executes the actions in this order. Pointers of deleted cache objects are replaced first: until then, pods can
+mount files that only the deleted object had access to, and asking a registry may take long.
 """
 
 from collections.abc import Container, Mapping
@@ -33,19 +33,19 @@ class DesiredState:
 
 @dataclass(frozen=True, slots=True)
 class RemoveCache:
-    """Remove the pointer and the check of an unwanted cache."""
+    """Action: remove the pointer and the check of a cache that no object wants."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplaceForeignPointer:
-    """Replace a pointer that was written for another object of the same name."""
+    """Action: replace a pointer that was written for an earlier object of the same name."""
 
     pointer: Pointer
 
 
 @dataclass(frozen=True, slots=True)
 class RecordError:
-    """Record an exception about one cache as a failed attempt."""
+    """Action: record an exception about one cache as a failed attempt."""
 
     error: Exception
 
@@ -55,7 +55,10 @@ Actions = list[tuple[CacheRef, CacheAction]]
 
 
 def decide(desired: DesiredState, observation: Observation, pulling: Container[CacheRef], now: float) -> Actions:
-    """Return the actions of one pass; a cache in `pulling` gets no new action but the loss of a foreign pointer."""
+    """Return the actions of one pass.
+
+    A cache in `pulling` gets no action, unless its pointer belongs to an earlier object of the same name.
+    """
     actions: Actions = [(ref, RemoveCache()) for ref in observation.unwanted]
     for ref, wanted in desired.caches.items():
         if decisions.is_foreign(wanted, observation.caches[ref].pointer):

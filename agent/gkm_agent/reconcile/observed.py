@@ -27,7 +27,7 @@ class Observation:
 
     caches: Mapping[CacheRef, Observed]
     unwanted: tuple[CacheRef, ...]
-    """Caches with a pointer that no object wants; empty while the desired state is incomplete."""
+    """Caches that have a pointer but no cache object; empty while the list of objects is incomplete."""
     errors: Mapping[CacheRef, Exception]
 
 
@@ -40,7 +40,7 @@ class _CachedFiles:
 
 
 class Observer:
-    """Reads the state of the caches, and holds pointers and checks until their files change: passes are frequent."""
+    """Reads the state of the caches from the disk; keeps pointers and checks in memory until their files change."""
 
     def __init__(self, store: PointerStore, retries: RetrySchedule) -> None:
         self._store = store
@@ -51,9 +51,7 @@ class Observer:
     def observe(
         self, wanted: Mapping[CacheRef, WantedCache], pulling: Container[CacheRef], *, complete: bool
     ) -> Observation:
-        """Return the observed state of the wanted caches; if `wanted` is not complete, of all caches on the disk.
-
-        The entry of a cache in `pulling` is left out, because the pull changes it.
+        """Return the state of the wanted caches on the disk, and also of unwanted ones if `wanted` may be incomplete.
 
         Raises:
             OSError: the directory of the pointers is unreadable.

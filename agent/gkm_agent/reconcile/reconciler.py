@@ -59,11 +59,11 @@ from gkm_agent.telemetry.metrics import ReconcileMetrics
 
 _LOG = logging.getLogger(__name__)
 RECONCILE_SECONDS = 10.0
-"""The longest pause between two passes: volume records change without an event."""
+"""The longest pause between two passes, in seconds: volume records change without an event."""
 
 
 class Reconciler:
-    """The agent of one node. Only one thread may call its methods."""
+    """The reconcile loop of one node's agent. Only one thread may call its methods."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class Reconciler:
         self._pool.stop()
 
     def settle(self, stop: Event) -> bool:
-        """Reconcile until no work is left that can be done now; return whether every wanted cache is Ready."""
+        """Run passes until no more work can be done now; return whether every wanted cache is Ready."""
         while not stop.is_set():
             self._wake.clear()
             if self.reconcile() and not self._store.trash.is_emptying():
@@ -146,7 +146,7 @@ class Reconciler:
         return self._source.synced and all(pointer and pointer.state is CacheState.READY for pointer in found)
 
     def reconcile(self) -> bool:
-        """Run one pass; return whether no pull is running."""
+        """Run one pass; return whether no pull is running afterwards."""
         self._next_retry = None  # first: a pass that fails must not leave a time in the past
         self._absorb_finished_pulls()
         desired = self._read_desired()
@@ -315,7 +315,10 @@ def _log_state(pointer: Pointer | None) -> None:
 
 
 class VolumeReports:
-    """The reports of one node; an unreadable one is logged once and left out."""
+    """Reads the CSI driver's reports on this node: waiting pods and compiled kernels.
+
+    Logs an unreadable report once.
+    """
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -324,7 +327,10 @@ class VolumeReports:
     def findings(
         self, observed: Mapping[CacheRef, Observed], captures: Mapping[str, Sequence[CapturedImage]]
     ) -> NodeFindings:
-        """Return the reports; among waiting pods, only pods whose cache fits no GPU."""
+        """Return what the CSI driver and the captures report.
+
+        Waiting pods only for caches that fit no GPU of this node.
+        """
         unfit = [ref for ref, one in observed.items() if one.pointer and one.pointer.state is CacheState.INCOMPATIBLE]
         awaited = [ref for ref in unfit if waiting_pods.is_pod_waiting(self._layout, ref)]
         return NodeFindings(captures, awaited, self._misses())
@@ -350,14 +356,17 @@ class _UnpersistedFailure:
 
 
 class UnpersistedFailures:
-    """At most one failure per cache. Without it, a cache on a full disk would look like one without an attempt."""
+    """Failures that a full disk could not store, one for each cache at most.
+
+    The status is built from these in memory.
+    """
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._failures: dict[CacheRef, _UnpersistedFailure] = {}
 
     def record(self, wanted: WantedCache, failure: Failure | None) -> None:
-        """Record the end of an attempt; a success or a persisted failure clears the earlier failure."""
+        """Remember a failure that is not on the disk; forget it after a success, or once a failure is on the disk."""
         if failure is None or failure.persisted:
             self._failures.pop(wanted.ref, None)
             return
@@ -370,7 +379,7 @@ class UnpersistedFailures:
         self._failures[wanted.ref] = _UnpersistedFailure(intended, on_disk)
 
     def overlay(self, observed: Mapping[CacheRef, Observed]) -> dict[CacheRef, Observed]:
-        """Return the observed state with these failures in place of older pointers on disk."""
+        """Return the observed state with these failures in place of the older pointers on the disk."""
         result = dict(observed)
         for ref, failure in self._failures.items():
             if ref in result and result[ref].pointer == failure.on_disk:

@@ -1,1 +1,1 @@
-"""The status that this node publishes: how it is computed, limited in size and brought to its sink."""
+"""Compute the status that this node publishes, limit its size, and write it to a sink."""

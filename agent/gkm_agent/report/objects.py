@@ -1,7 +1,4 @@
-"""The node objects of the API, from a status: names, labels, annotations, owner and the condition Ready. Pure.
-
-The status of a node with many caches or pods is shortened until its object fits.
-"""
+"""Build the node objects of the API from a status: name, labels, annotations, owner and the condition Ready. Pure."""
 
 import hashlib
 from collections.abc import Callable
@@ -51,7 +48,7 @@ def node_label(node: str) -> str:
 
 
 def owners(node: str, uid: str) -> list[OwnerReference]:
-    """Return the Node that owns an object; `uid` is "" without a cluster."""
+    """Return the ownerReference to the Node; empty if `uid` is "", as without a cluster."""
     return [OwnerReference(api_version="v1", kind="Node", name=node, uid=uid)] if uid else []
 
 
@@ -71,7 +68,7 @@ def node_object(
 
 
 def manifest(value: msgspec.Struct) -> dict[str, Any]:
-    """Return an API object with its fields in the usual order of a manifest."""
+    """Return an API object as a mapping in the field order of a manifest."""
     built: dict[str, Any] = msgspec.to_builtins(value)
     return {key: built[key] for key in ("apiVersion", "kind", "metadata", "spec", "status")}
 
@@ -79,31 +76,27 @@ def manifest(value: msgspec.Struct) -> dict[str, Any]:
 def with_condition(
     status: Status, kind: str, verdict: tuple[str, str, str], before: list[Condition], now: str
 ) -> Status:
-    """Return a status with its one condition, of status, reason and message.
-
-    `before` are the current conditions of the object, `now` is an API time. The transition time changes only with the
-    status of the condition, so an unchanged status equals the current one.
-    """
+    """Return a status with a new condition of type `kind`; `verdict` is its status, reason and message."""
     own = [condition for condition in before if condition.type == kind]
     new = Condition(kind, *verdict, now, status.observed_generation)
     return structs.replace(status, conditions=meta.with_condition(own, new))
 
 
 def without_conditions(status: Status) -> Status:
-    """Return the content of a status alone, without generation and conditions."""
+    """Return a status without its observed generation and conditions, for comparisons."""
     return structs.replace(status, observed_generation=0, conditions=[])
 
 
 def with_generation(status: Status, generation: int) -> Status:
-    """Return a status that observes a generation of its object."""
+    """Return a status whose observedGeneration is `generation`."""
     conditions = [structs.replace(condition, observed_generation=generation) for condition in status.conditions]
     return structs.replace(status, observed_generation=generation, conditions=conditions)
 
 
 def ready(status: NodeStatus) -> tuple[str, str, str]:
-    """Return status, reason and message of the condition Ready; a deleted cache does not count, nor one for other GPUs.
+    """Return status, reason and message of the condition Ready.
 
-    The message names the caches that the reason is about, and with True those that the node cannot use.
+    Deleted caches and caches for other GPUs are ignored.
     """
     message = summary(status) or "no caches"
     if failed := _named(status, _is_failed):

@@ -1,4 +1,4 @@
-"""Publishing of the latest value to a sink that may be unavailable.
+"""A thread that publishes the latest value to a sink, and retries while the sink is unavailable.
 
 A publisher is a thread that holds at most one value: `set` replaces a value that is not written yet. The thread writes
 on change, retries with backoff while the sink refuses, and paces its rounds while changes keep coming. Every ten
@@ -34,7 +34,7 @@ _SHOWN_FAILURES = 3
 
 
 class Publisher(Generic[T]):
-    """Brings the latest value to a sink, in its own thread."""
+    """Writes the latest value to a sink, in its own thread, and retries on failure."""
 
     def __init__(self, sink: Sink[T], name: str, backoff: Backoff = BACKOFF, pace: Backoff = PACE) -> None:
         self._sink = sink
@@ -65,7 +65,7 @@ class Publisher(Generic[T]):
             self._thread.join(timeout)
 
     def set(self, value: T, *, force: bool = False) -> None:
-        """Set the value that the sink should hold. `force` passes an unchanged value to the sink as well."""
+        """Set the value to publish. With `force`, the sink gets it even if it did not change."""
         with self._condition:
             if value == self._value and not force:
                 return
@@ -74,21 +74,21 @@ class Publisher(Generic[T]):
             self._condition.notify_all()
 
     def rewrite_all(self) -> None:
-        """Write everything again soon: the objects belonged to a Node that no longer exists."""
+        """Write everything again soon, because the Node was registered anew and its earlier objects are deleted."""
         with self._condition:
             self._invalidate = True
             self._version += 1
             self._condition.notify_all()
 
     def flush(self, timeout: float) -> bool:
-        """Wait until the sink holds the last value; return whether it does."""
+        """Wait at most `timeout` seconds until the last value is published; return whether it is."""
         with self._condition:
             self._flushing = True
             self._condition.notify_all()
             return self._condition.wait_for(lambda: not self._is_behind(), timeout)
 
     def write(self) -> bool:
-        """Write once; return whether the sink holds the value that was set when the write began."""
+        """Write once; return whether the value that was set before the call is published."""
         with self._condition:
             value, version = self._value, self._version
             if value is None:
@@ -159,7 +159,10 @@ def _next_refresh() -> float:
 
 
 class ScopedStatuses:
-    """The Sink of {scope: status} over a StatusSink. It lists the existing objects once, before the first write."""
+    """A Sink for the statuses of all scopes, {scope: status}.
+
+    It lists the existing objects once, before the first write.
+    """
 
     def __init__(self, sink: StatusSink) -> None:
         self._sink = sink

@@ -1,4 +1,7 @@
-"""The status of a node per scope, from its pointers, checks, volume records and GPUs. Pure."""
+"""Compute the status of a node for each scope from pointers, checks, volume records and GPUs. Pure.
+
+A scope is a namespace, or None for cluster-wide caches.
+"""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -23,7 +26,7 @@ from msgspec.structs import replace
 from gkm_agent.caches.decisions import Observed
 
 MAX_PODS = 500
-"""Pods in the status of one cache. An API object has at most 1.5 MiB, and a kubelet runs a few hundred pods."""
+"""Limit of pods in the status of one cache. An API object has at most 1.5 MiB; a kubelet runs a few hundred pods."""
 
 NO_CAPTURES: Final[Mapping[str, Sequence[CapturedImage]]] = MappingProxyType({})
 NO_MISSES: Final[Mapping[str, kernel_misses.RuntimeMisses]] = MappingProxyType({})
@@ -31,7 +34,7 @@ NO_MISSES: Final[Mapping[str, kernel_misses.RuntimeMisses]] = MappingProxyType({
 
 @dataclass(frozen=True, slots=True)
 class NodeFindings:
-    """The further parts of the status: captures by namespace, awaited caches, misses by volume."""
+    """Parts of the status that do not come from pointers: captures by namespace, awaited caches, misses by volume."""
 
     captures: Mapping[str, Sequence[CapturedImage]] = field(default_factory=lambda: NO_CAPTURES)
     awaited: Collection[CacheRef] = ()
@@ -47,8 +50,8 @@ def statuses(
 ) -> dict[str | None, NodeStatus]:
     """Return {scope: status} for every scope with caches, with pods that still use a deleted cache, or with captures.
 
-    A cache without a pointer has no status yet. `choices` are the members that pods get of their families: what a pod
-    misses that names a family, it misses of the member.
+    A cache without a pointer has no status yet. `choices` are the chosen members of families: kernels that a pod
+    compiled although it mounts a family are reported for its chosen member.
     """
     members = {choice.ref: choice.member for choice in choices}
     chosen = set(members.values())
@@ -79,14 +82,14 @@ def statuses(
 
 
 def ready_digests(observed: Mapping[CacheRef, Observed], choices: Iterable[FamilyChoice] = ()) -> dict[CacheRef, str]:
-    """Return what pods can mount now: {cache or family: digest}."""
+    """Return the digests that pods can mount now, by the name of the cache or family."""
     pointed = ((ref, cache.pointer) for ref, cache in observed.items())
     ready = {ref: pointer.digest for ref, pointer in pointed if pointer and pointer.state is CacheState.READY}
     return ready | {choice.ref: ready[choice.member] for choice in choices if choice.member in ready}
 
 
 def summary(status: NodeStatus) -> str:
-    """Return the text of a printer column, such as `2 Ready, 1 Incompatible`."""
+    """Return a summary of the cache states for a printer column, such as `2 Ready, 1 Incompatible`."""
     counts: dict[str, int] = {}
     for cache in status.caches.values():
         counts[cache.state] = counts.get(cache.state, 0) + 1

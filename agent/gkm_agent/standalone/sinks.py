@@ -96,7 +96,7 @@ class FileFabricSink:
 
 @contextmanager
 def _written_to(path: Path) -> Iterator[None]:
-    """Convert an OSError to NotWritten."""
+    """Raise an OSError of the block as NotWritten."""
     try:
         yield
     except OSError as error:

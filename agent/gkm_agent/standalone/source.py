@@ -38,7 +38,10 @@ MAX_DOCUMENTS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Manifests:
-    """The content of a file: caches, and the data of Secrets (base64) by namespace and name, never logged."""
+    """The content of a manifest file: caches, and Secrets with base64 data by namespace and name.
+
+    Secrets are never logged.
+    """
 
     caches: tuple[WantedCache, ...] = ()
     secrets: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict, repr=False)
@@ -90,7 +93,7 @@ class FileSource:
         return [file.manifests for _, file in files if file.manifests]
 
     def start(self) -> None:
-        """Read the directory once, then start to poll it."""
+        """Read the directory once, then start a thread that polls it."""
         self.scan()
         self._thread.start()
 
@@ -155,7 +158,7 @@ def _listed(directory: Path) -> dict[str, tuple[int, int, int]]:
 
 
 class BadManifest(ValueError):
-    """An invalid manifest; the message names the document and the cause."""
+    """A manifest is invalid; the message names the document and the cause."""
 
 
 class _SecretData(Struct, rename="camel"):

@@ -36,7 +36,7 @@ _RETRY_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class SpaceNeed:
-    """The bytes that a pull needs: `store` for its entry, `disk` for blobs and files while it runs."""
+    """The bytes that a pull needs: `store` for its extracted entry, `disk` for downloaded blobs and temporary files."""
 
     store: int = 0
     disk: int = 0
@@ -65,12 +65,7 @@ class _SpaceComing(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SpaceFigures:
-    """The current figures in bytes.
-
-    `store` is the size of the entries including running pulls, `free` the free space of the disk less the reservations,
-    `total` the size of the disk. `inodes` is the free share of its inodes in percent, 100 for a file system without a
-    limit.
-    """
+    """Current sizes in bytes, and the share of free inodes."""
 
     store: int
     free: int
@@ -80,19 +75,19 @@ class SpaceFigures:
 
 @dataclass(frozen=True, slots=True)
 class SpaceLack:
-    """The bytes by which a need exceeds the limits; a value of 0 or less means that the need fits."""
+    """How many bytes a need exceeds the limits of the store and of the disk; 0 or less means that the need fits."""
 
     store: int
     disk: int
 
     @property
     def bytes(self) -> int:
-        """Return the bytes of entries that an eviction would have to remove."""
+        """Return how many bytes of entries must be evicted so that the need fits."""
         return max(0, self.store, self.disk)
 
 
 def lack(figures: SpaceFigures, need: SpaceNeed, bounds: Store) -> SpaceLack:
-    """Return the lack of space for a need. Pure."""
+    """Return by how much a need exceeds the limits. Pure."""
     over = figures.store + need.store - bounds.max_bytes if bounds.max_bytes is not None else 0
     # The kubelet has a threshold for inodes as well (nodefs.inodesFree). A lack of inodes is the same share of the
     # disk.
@@ -101,12 +96,15 @@ def lack(figures: SpaceFigures, need: SpaceNeed, bounds: Store) -> SpaceLack:
 
 
 def least_free(total: int, bounds: Store) -> int:
-    """Return the bytes of a disk that must stay free."""
+    """Return the bytes of the disk that must stay free."""
     return int(total * bounds.min_free_percent / 100)
 
 
 class DiskBudget:
-    """The disk budget of one node. Thread-safe: pulls reserve space, and the reconcile loop enforces the limits."""
+    """Keeps the store and the disk of one node within their limits.
+
+    Thread-safe: pulls reserve space, the loop enforces it.
+    """
 
     def __init__(self, store: PointerStore, bounds: Store, clock: Callable[[], float]) -> None:
         self._store = store
@@ -144,10 +142,7 @@ class DiskBudget:
                 del self._reserved[pull]
 
     def enforce(self) -> None:
-        """Bring store and disk back within their limits, as far as spare entries and files allow.
-
-        While the trash is being deleted, the space on the disk is unknown: the pass after it continues.
-        """
+        """Evict unused entries and spare files until store and disk are within their limits, as far as possible."""
         with self._lock:
             try:
                 short = self._cleared(_NOTHING)
@@ -166,14 +161,14 @@ class DiskBudget:
         self._last_error = error
 
     def record_disk_full(self, ref: CacheRef) -> None:
-        """Record that the disk became full during a pull: a retry makes sense once space is free."""
+        """Remember that a pull ended because the disk was full, so that it is retried when space is free."""
         with self._lock:
             if ref not in self._refused:
                 need = SpaceNeed(disk=_RETRY_BYTES)
                 self._refused[ref] = (need, self._fits(need))
 
     def caches_with_space(self) -> list[CacheRef]:
-        """Return the refused caches that did not fit at the last call and fit now."""
+        """Return the caches that a full disk refused earlier and that fit now."""
         with self._lock:
             now = {ref: (need, self._fits(need)) for ref, (need, _) in self._refused.items()}
             fitting = [ref for ref, (_, fits) in now.items() if fits and not self._refused[ref][1]]
@@ -181,12 +176,12 @@ class DiskBudget:
         return fitting
 
     def retain_only(self, refs: Container[CacheRef]) -> None:
-        """Drop the refusal of every cache that is not among `refs`."""
+        """Forget refusals of caches that are not among `refs`."""
         with self._lock:
             self._refused = {ref: refusal for ref, refusal in self._refused.items() if ref in refs}
 
     def figures(self) -> SpaceFigures:
-        """Return the current figures."""
+        """Return the current sizes of store and disk."""
         entries = self._store.catalog.entries()
         # The same content from two repositories is two downloads, but one entry.
         reserved = dict(self._reserved)

@@ -1,7 +1,7 @@
-"""The retention of captured files: additions of pods to their volumes, which the CSI process saved.
+"""The retention of captures: files that pods added to their volumes, and that the CSI driver copied.
 
-No registry has them, so a full disk is no reason to remove them. They have a separate age limit and size limit, and the
-oldest go first.
+No registry has these files, so a full disk is no reason to remove them. Limits of age and size apply to them alone, and
+the oldest go first.
 """
 
 import logging
@@ -23,7 +23,7 @@ from gkm.hoststate.names import InvalidName
 _LOG = logging.getLogger(__name__)
 
 MAX_CAPTURES: Final = 1024
-"""The captures of a node; each takes memory in the agent while it waits for its image."""
+"""Limit of captures on a node; each takes memory in the agent while it waits for its image."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class CapturedVolume:
 
 
 class CapturesInUse:
-    """The one capture that an image is made of, which retention leaves until that attempt ends. Thread-safe."""
+    """Protects the capture whose image is being made from removal by retention. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -44,7 +44,7 @@ class CapturesInUse:
 
     @contextmanager
     def use(self, volume_id: str) -> Iterator[None]:
-        """Keep retention from removing a capture during the block."""
+        """Protect a capture from removal during the block."""
         with self._lock:
             self._current = volume_id
         try:
@@ -54,7 +54,7 @@ class CapturesInUse:
                 self._current = None
 
     def remove(self, layout: Layout, volume_id: str) -> bool:
-        """Move a capture to the trash unless it is in use; return whether it is there; raises OSError."""
+        """Move a capture to the trash unless it is in use; return whether it was moved; raises OSError."""
         trash = layout.trash / f"captured-{volume_id}.{secrets.token_hex(4)}"
         with self._lock:
             if self._current == volume_id:
@@ -66,7 +66,10 @@ class CapturesInUse:
 
 
 def to_prune(captures: Iterable[CapturedVolume], bounds: Capture, now: float) -> list[str]:
-    """Return the volumes beyond the age limit, and those beyond size and number, counted from the newest. Pure."""
+    """Return the volumes whose captures exceed the limits of age, total size or number; the newest captures stay.
+
+    Pure.
+    """
     total = 0
     pruned = []
     for number, capture in enumerate(sorted(captures, key=lambda capture: (-capture.since, capture.volume_id))):
@@ -77,7 +80,7 @@ def to_prune(captures: Iterable[CapturedVolume], bounds: Capture, now: float) ->
 
 
 def sweep(layout: Layout, bounds: Capture, now: float, in_use: CapturesInUse) -> None:
-    """Remove the captures beyond the limits; a capture in use goes with a later sweep.
+    """Remove the captures that exceed the limits; a capture in use is removed by a later sweep.
 
     Raises:
         OSError: the directory is unreadable, or a capture cannot be removed.

@@ -21,16 +21,16 @@ _LOG = logging.getLogger(__name__)
 
 
 MOUNTED_STEP = 3600.0
-"""Interval of the records of a mounted entry, in seconds: the longest use that a restart may lose."""
+"""Interval in seconds between updates of a mounted entry's last use: a restart loses at most this much."""
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 class EntryInfo(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The facts about one entry. Times are seconds since the epoch, 0 for never.
+    """What the catalog knows about one entry. Times are seconds since the epoch, 0 for never.
 
-    `mounted` is the last time at which a pod mounted it, `unnamed` the time since which no cache names it (0 while one
-    does), `checked` the last check of its content against its list, `boot` the boot of the last check of its names and
-    sizes, `damage` the path of a damaged file.
+    `mounted` is the last time at which a pod mounted the entry. `unnamed` is the time since which no cache names it (0
+    while a cache names it). `checked` is the last check of its content against the file list, `boot` the id of the boot
+    in which its names and sizes were last checked. `damage` is the path of a damaged file.
     """
 
     size_bytes: int = 0
@@ -57,7 +57,7 @@ class EntryCatalog:
         self.boot = _boot()
 
     def entries(self) -> dict[str, EntryInfo]:
-        """Return the facts by digest."""
+        """Return the facts about each entry by its digest."""
         with self._lock:
             return dict(self._entries)
 
@@ -70,7 +70,7 @@ class EntryCatalog:
     def record_usage(
         self, entries: AbstractSet[str], mounted: AbstractSet[str], now: float, size_of: Callable[[str], int]
     ) -> None:
-        """Record the existing and the mounted entries; call `size_of` once for each new entry."""
+        """Record which entries exist and which are mounted now; `size_of` is called once for each new entry."""
         with self._lock:
             new = entries - self._entries.keys()
         sizes = {digest: size_of(digest) for digest in new}
@@ -92,7 +92,7 @@ class EntryCatalog:
                 self._entries[digest] = structs.replace(self._entries[digest], mounted=now)
 
     def record_named(self, named: AbstractSet[str], now: float) -> None:
-        """Record the digests that caches name; all other entries are unnamed from now on."""
+        """Record the digests that caches name now; all other entries count as unnamed."""
         with self._lock:
             for digest, info in self._entries.items():
                 since = 0.0 if digest in named else (min(info.unnamed, now) or now)
@@ -104,30 +104,30 @@ class EntryCatalog:
             self._entries[digest] = EntryInfo(size, checked=now, boot=self.boot)
 
     def record_check(self, digest: str, *, damage: str, content: bool, now: float) -> None:
-        """Record the result of a check, of the whole content or of names and sizes alone."""
+        """Record the result of a check; `content` tells a check of every byte from a check of names and sizes."""
         with self._lock:
             if info := self._entries.get(digest):
                 at = now if content else info.checked
                 self._entries[digest] = structs.replace(info, damage=damage, boot=self.boot, checked=at)
 
     def clear_damage(self, digest: str) -> None:
-        """Record that an entry has no damage any more."""
+        """Record that an entry is no longer damaged."""
         with self._lock:
             if info := self._entries.get(digest):
                 self._entries[digest] = structs.replace(info, damage="")
 
     def request_check(self) -> None:
-        """Mark the content of every entry as unchecked."""
+        """Mark every entry as unchecked, so that the scrubber reads its content again."""
         with self._lock:
             self._entries = {digest: structs.replace(info, checked=0.0) for digest, info in self._entries.items()}
 
     def remove(self, digest: str) -> None:
-        """Drop a removed entry."""
+        """Forget an entry that was removed."""
         with self._lock:
             self._entries.pop(digest, None)
 
     def save(self) -> None:
-        """Write the catalog if it changed. If the disk refuses, a restart loses the changes."""
+        """Write the catalog if it changed. If the write fails, a restart loses the changes."""
         with self._lock:
             entries = dict(self._entries)
         if entries == self._saved:
@@ -143,7 +143,7 @@ class EntryCatalog:
 
 
 def digests_in(directory: Path) -> set[str]:
-    """Return the digests that a directory has names for; skip files that GKM did not create."""
+    """Return the digests that name files or directories in a directory; skip other names."""
     found = (f"sha256:{name}" for name in files.names_in(directory))
     return {digest for digest in found if names.is_digest(digest)}
 

@@ -1,4 +1,4 @@
-"""The garbage collection of the store: reads the volume records, and removes the entries that no cache or pod names."""
+"""Garbage collection of the store: remove the entries that no cache and no volume record names."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -22,11 +22,11 @@ from gkm_agent.store.pointers import PointerStore
 _LOG = logging.getLogger(__name__)
 
 SWEEP_SECONDS = 60.0
-"""Interval of the sweeps of captured files and blobs. Their limits are in days and gigabytes."""
+"""Interval in seconds between sweeps of captures and blobs, whose limits are days and gigabytes."""
 
 
 class Collector:
-    """Collects entries. An unreadable record stops the collection, with one log line."""
+    """Removes unused entries. While a volume record is unreadable it removes no entry, and logs that once."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Collector:
         self._readable = False
 
     def read(self) -> list[VolumeRecord]:
-        """Return the volume records; while one is unreadable, the records of the last complete read."""
+        """Return the volume records; if one is unreadable, the records of the last complete read."""
         try:
             self._records = list(records.load_all(self._store.layout))
             self._readable = True

@@ -1,4 +1,4 @@
-"""The rules of eviction and collection: the entries that may go, and their order. Pure."""
+"""Rules for eviction and collection: which entries may be removed, and in which order. Pure."""
 
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
@@ -13,10 +13,7 @@ from gkm_agent.store.catalog import EntryInfo
 
 
 def is_evictable(pointer: Pointer) -> bool:
-    """Return whether a cache may lose its entry on a full disk: it fits no GPU of this node.
-
-    A lost GPU does not count, because it usually returns.
-    """
+    """Return whether a full disk may evict the entry of this cache, because the cache fits no GPU of this node."""
     return pointer.state is CacheState.INCOMPATIBLE and pointer.reason != Reason.GPU_LOST
 
 
@@ -27,7 +24,7 @@ def named_digests(observed: Iterable[Observed], wanted: Iterable[WantedCache]) -
 
 
 def in_use(observed: Mapping[CacheRef, Observed], wanted: Iterable[WantedCache]) -> set[str]:
-    """Return the digests that a cache of this node names and may use."""
+    """Return the digests that a cache of this node names, except caches that fit no GPU here."""
     pointers = [cache.pointer for cache in observed.values() if cache.pointer is not None]
     found = {pointer.digest for pointer in pointers if not is_evictable(pointer)}
     unfit = {(pointer.ref, pointer.digest) for pointer in pointers if is_evictable(pointer)}
@@ -35,7 +32,7 @@ def in_use(observed: Mapping[CacheRef, Observed], wanted: Iterable[WantedCache])
 
 
 def expired(entries: Mapping[str, EntryInfo], unnamed: AbstractSet[str], now: float, keep_seconds: float) -> list[str]:
-    """Return the unnamed entries whose retention has ended; a damaged entry has no retention."""
+    """Return the entries that no cache has named for longer than `keep_seconds`; damaged entries at once."""
     return sorted(
         digest
         for digest in unnamed
@@ -44,10 +41,10 @@ def expired(entries: Mapping[str, EntryInfo], unnamed: AbstractSet[str], now: fl
 
 
 def eviction_order(entries: Mapping[str, EntryInfo], spare: AbstractSet[str]) -> list[str]:
-    """Return the spare entries in the order of eviction, the least recently mounted first."""
+    """Return evictable entries, the least recently mounted first."""
     return sorted(spare & entries.keys(), key=lambda digest: (entries[digest].mounted, digest))
 
 
 def size_of(entries: Mapping[str, EntryInfo], digests: Iterable[str]) -> int:
-    """Return the total size of some entries in bytes."""
+    """Return the total size in bytes of the entries with these digests."""
     return sum(entries[digest].size_bytes for digest in digests if digest in entries)

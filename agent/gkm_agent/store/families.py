@@ -1,6 +1,6 @@
-"""The files with the members that this node chose: each pass of the loop writes what has changed.
+"""The files that record which member of each family this node chose; written on change.
 
-A failure costs a log line, and the next pass tries again. Until then pods get the member of the earlier choice.
+After a failed write, the agent logs it and tries again in the next pass. Until then pods get the earlier choice.
 """
 
 import logging
@@ -17,14 +17,14 @@ _LOG = logging.getLogger(__name__)
 
 
 class FamilyFiles:
-    """The only writer of these files. One thread at a time."""
+    """Writes the family files; no other code writes them. Only one thread at a time may use it."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._written: dict[CacheRef, FamilyChoice | None] | None = None
 
     def write(self, choices: Mapping[CacheRef, FamilyChoice], *, complete: bool) -> None:
-        """Make the files equal to `choices`; files of other families go if the choices are `complete`."""
+        """Write the choices of all families; if `choices` are `complete`, remove the files of other families."""
         try:
             if self._written is None:
                 self._written = {ref: self._read(ref) for ref in families.refs(self._layout)}

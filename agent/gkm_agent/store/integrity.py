@@ -20,13 +20,13 @@ from gkm.images.pulling import entry
 from gkm.images.pulling.file_list import MAX_LINE_BYTES, ListedFile
 
 FILE_COST = 4096
-"""The cost to open a file, in bytes read: a cache can have 200,000 small files."""
+"""The cost of opening a file, counted as bytes read: a cache can have 200,000 small files."""
 _PIECE = 256 << 10
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _UNKNOWN = "no file of this name was extracted"
 
 Throttle = Callable[[int], None]
-"""Called for every piece with its cost in bytes; an exception ends the check."""
+"""A callback that gets the cost of each read piece in bytes and may sleep; an exception from it ends the check."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,9 @@ class Damage:
 def check(
     layout: Layout, digest: str, throttle: Throttle = lambda _cost: None, *, content: bool = True
 ) -> Damage | None:
-    """Return the first difference between an entry and its file list, None if equal; read the bytes only with `content`.
+    """Return the first difference between an entry and its file list, None if equal.
+
+    With `content` it compares every byte, otherwise names and sizes.
 
     Raises:
         FileNotFoundError: the entry no longer exists.
@@ -69,7 +71,10 @@ def check(
 
 
 def recheck(layout: Layout, digest: str, path: str) -> Damage | None:
-    """Return the current damage at a `path` from an earlier check, None if it is gone; raises as `check`."""
+    """Check again a `path` that an earlier check found damaged; return its damage, None if it is sound.
+
+    Raises as `check`.
+    """
     if (wrong := _unlisted(layout, digest)) is not None:
         return wrong
     content = layout.entry(digest) / entry.CONTENT

@@ -1,4 +1,4 @@
-"""The cleanup of a node: at each start, and of everything that GKM has there (`gkm-agent --remove-state`).
+"""Clean up a node: stale files at each start, and all files of GKM on request (`gkm-agent --remove-state`).
 
 At a start it removes the remains of a killed agent and files without an owner. It identifies the agent's own files by
 directory and name, and leaves all other files.
@@ -30,9 +30,9 @@ from gkm_agent.store import catalog
 
 _LOG = logging.getLogger(__name__)
 SHOWN = 20
-"""Number of volumes or files in a message."""
+"""Number of volumes or files that a message names."""
 PREDECESSOR_SECONDS = 60.0
-"""Agent and CSI driver have twice the time that the kubelet gives them to end."""
+"""Seconds to wait for an ending agent or CSI driver: twice the grace period that the kubelet gives them."""
 
 
 def prepare(layout: Layout) -> None:
@@ -128,15 +128,15 @@ def _directories(path: Path) -> list[Path]:
 
 
 class VolumesMounted(Exception):
-    """Pods of this node still use volumes; the message names these."""
+    """Pods of this node still use volumes of GKM; the message names the volumes."""
 
 
 class StillRunning(Exception):
-    """A process of GKM has not ended; the message names it."""
+    """A process of GKM still runs on this node; the message names it."""
 
 
 def remove_state(layout: Layout, kubelet: Path, predecessor_seconds: float = PREDECESSOR_SECONDS) -> None:
-    """Remove all that GKM has in its directories and in kubelet's, and its own if they are empty then; idempotent.
+    """Remove all files of GKM on this node, and its directories if they are empty then; idempotent.
 
     Raises:
         VolumesMounted: there are records of volumes.

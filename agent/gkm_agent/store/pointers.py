@@ -43,25 +43,28 @@ _SHOWN_PODS = 5
 
 
 class Superseded(Exception):
-    """The cache was deleted or changed during a pull; its result is useless."""
+    """The cache object was deleted or changed during the pull, so the result of the pull is not used."""
 
 
 @dataclass(slots=True)
 class PullToken:
-    """The right of a pull to write about one cache, until the agent cancels it."""
+    """Allows one pull to write the pointer of one cache, until the agent cancels the token."""
 
     ref: CacheRef
     cancelled: bool = False
 
     def check(self) -> None:
-        """Raise Superseded for a cancelled token."""
+        """Raise Superseded if the token is cancelled."""
         if self.cancelled:
             raise Superseded(str(self.ref))
 
 
 @dataclass(slots=True)
 class PointerStore:
-    """Writes the pointers and removes the entries of one node. Thread-safe. `catalog` has facts about each entry."""
+    """Writes the pointers and removes the entries of one node. Thread-safe.
+
+    `catalog` records facts about each entry.
+    """
 
     layout: Layout
     catalog: EntryCatalog = field(init=False)
@@ -71,7 +74,7 @@ class PointerStore:
     _active_pulls: set[tuple[str, str]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        """Read the catalog."""
+        """Read the catalog from the disk."""
         self.catalog = EntryCatalog(self.layout)
         self.trash = Trash(self.layout.trash)
 
@@ -92,9 +95,7 @@ class PointerStore:
             return written
 
     def withdraw(self, pointer: Pointer) -> Pointer | None:
-        """Replace the pointer of a cache by this one and return it; on a full disk, which takes no new one, remove it.
-
-        Without a pointer no pod mounts the cache: it serves no files whose access is not proven.
+        """Write the pointer and return it; on a full disk, remove the cache's current pointer instead and return None.
 
         Raises:
             OSError: a disk operation failed for another reason.
@@ -115,7 +116,7 @@ class PointerStore:
             approvals.save(self.layout, token.ref, check)
 
     def cancel(self, token: PullToken) -> None:
-        """Cancel a token; once this returns, its pull no longer writes."""
+        """Cancel a token; after this call its pull can no longer write."""
         with self._lock:
             token.cancelled = True
 
@@ -161,9 +162,9 @@ class PointerStore:
         return found.size_bytes if found is not None else None
 
     def collect(self, digest: str, retains: Callable[[Pointer], bool] = lambda _: True) -> bool:
-        """Remove an entry without a pointer or a volume record; return whether it was removed.
+        """Remove an entry that no pointer and no volume record names; return whether it was removed.
 
-        Only pointers count that `retains` accepts.
+        `retains` returns whether a pointer keeps its entry; other pointers are ignored.
 
         Raises:
             UnreadableState: a record or a pointer is unreadable, so the store removes no entry.
@@ -178,14 +179,11 @@ class PointerStore:
             return False
 
     def evict(self, digest: str) -> bool:
-        """Remove an entry as `collect` does, also if the only pointers to it fit no GPU of this node."""
+        """Remove an entry as `collect` does, but ignore pointers of caches that fit no GPU of this node."""
         return self.collect(digest, lambda pointer: not is_evictable(pointer))
 
     def discard(self, digest: str, reader: str | None) -> None:
-        """Remove a damaged entry although pointers name it, so that a pull can replace it. Leave an intact one.
-
-        The store first takes Ready back from its pointers. `reader` is the namespace whose users read the error, None
-        for the users of the whole cluster.
+        """Remove a damaged entry although pointers name it, so that a pull can replace it; keep an entry that is sound.
 
         Raises:
             GKMError: NODE_ERROR while a pod mounts the entry, because the agent never touches a mounted entry.
@@ -217,7 +215,7 @@ class PointerStore:
             ) from error
 
     def revoke_ready(self, digest: str) -> None:
-        """Take Ready back from every pointer to a damaged entry, so that no further pod mounts it.
+        """Replace Ready in all pointers to a damaged entry, so that no further pod mounts it.
 
         Raises:
             OSError: a disk operation failed.
@@ -255,7 +253,7 @@ class PointerStore:
 
 
 def load_pointer(layout: Layout, ref: CacheRef) -> Pointer | None:
-    """Return a pointer; None also for an unreadable one, which its only writer, this agent, writes anew."""
+    """Return a pointer; None also if its file is unreadable, because the agent will write it again."""
     try:
         return pointers.load(layout, ref)
     except UnreadableState:
@@ -263,7 +261,7 @@ def load_pointer(layout: Layout, ref: CacheRef) -> Pointer | None:
 
 
 def named_digests(layout: Layout, retains: Callable[[Pointer], bool]) -> set[str]:
-    """Return the digests of the pointers that retain their entry; raises UnreadableState for an unreadable pointer."""
+    """Return the digests that pointers name and `retains` accepts; raises UnreadableState for an unreadable pointer."""
     found = (pointers.load(layout, ref) for ref in pointers.refs(layout))
     return {pointer.digest for pointer in found if pointer is not None and retains(pointer)}
 
@@ -274,7 +272,10 @@ def records_of(layout: Layout, digest: str) -> list[VolumeRecord]:
 
 
 def damage_of(layout: Layout, digest: str, known_path: str) -> str:
-    """Return the damage of an entry, "" for an intact or missing one; `known_path` is the file that a check found."""
+    """Return the damage of an entry, "" if it is sound or missing.
+
+    `known_path` is a file that an earlier check found.
+    """
     try:
         if entry.find(layout, digest) is None:
             return ""
@@ -310,7 +311,7 @@ def pod_names(users: list[VolumeRecord]) -> list[str]:
 
 
 def pods_text(reader: str | None, users: list[VolumeRecord]) -> str:
-    """Return the pods as the users of a namespace may see them: their own by name, others as a number."""
+    """Return pods for a message to users of namespace `reader`: their own pods by name, other pods as a number."""
     own = pod_names([record for record in users if record.pod_namespace == reader])
     others, more = len(pod_names(users)) - len(own), len(own) - _SHOWN_PODS
     texts = [", ".join(own[:_SHOWN_PODS])] if own else []

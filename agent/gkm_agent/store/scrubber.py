@@ -21,25 +21,25 @@ from gkm_agent.store.pointers import PointerStore
 _LOG = logging.getLogger(__name__)
 
 BYTES_PER_SECOND = 8 << 20
-"""A rate that a disk sustains beside other work; hashing takes under 1 % of a core."""
+"""Rate of the check: a disk sustains it beside other work, and hashing takes under 1 % of a core."""
 POLL_SECONDS = 10.0
-"""Interval of the search for a due check."""
+"""Interval in seconds at which the scrubber looks for an entry to check."""
 
 
 class Stopped(Exception):
-    """The agent stops."""
+    """The scrubber is being stopped."""
 
 
 @dataclass(frozen=True, slots=True)
 class DueCheck:
-    """The next entry to check: the whole `content`, or names and sizes alone."""
+    """The next entry to check: with `content` every byte, otherwise names and sizes only."""
 
     digest: str
     content: bool
 
 
 def due(entries: Mapping[str, EntryInfo], now: float, interval: float, boot: str) -> DueCheck | None:
-    """Return the next check: first an entry without a check in this boot, then the one with the oldest check. Pure."""
+    """Return the next entry to check: first any not checked since boot, then the entry with the oldest check. Pure."""
     intact = {digest: info for digest, info in entries.items() if not info.damage}
     unseen = sorted(digest for digest, info in intact.items() if not boot or info.boot != boot)
     if unseen and boot:
@@ -56,7 +56,7 @@ def due(entries: Mapping[str, EntryInfo], now: float, interval: float, boot: str
 
 
 class Scrubber:
-    """Checks in its own thread; sets `changed` when it finds damage."""
+    """A thread that checks the entries of the store; sets `changed` when it finds damage."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Scrubber:
         self._stop.set()
 
     def step(self) -> bool:
-        """Check one entry if a check is due; return whether one was.
+        """Check one entry if a check is due; return whether a check was due.
 
         Raises:
             Stopped: `stop` was called during the check.

@@ -1,8 +1,8 @@
-"""The trash of a node: what one rename withdrew, and a thread deletes.
+"""The trash directory of a node: entries are renamed into it at once, and a thread deletes them later.
 
-On a disk with discards each deleted file waits for its own discard: an entry takes seconds. So a pass of the agent
-never waits for a deletion, and a pull only waits without space. A kill leaves the rest in the trash; the next agent
-deletes it. A file that cannot be deleted stays there until the next sweep.
+On a disk with discards, deleting an entry takes seconds. So a pass of the agent never waits for a deletion, and a pull
+waits only if it lacks space. After a kill the next agent deletes what the trash holds. A file that cannot be deleted
+stays until the next sweep.
 """
 
 import logging
@@ -18,7 +18,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class Trash:
-    """Deletes the content of a directory. Thread-safe; one tree at a time."""
+    """Deletes the content of the trash directory. Thread-safe; one tree at a time."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -30,13 +30,13 @@ class Trash:
         """Called by the thread when it has deleted all that it can."""
 
     def sweep(self) -> None:
-        """Delete everything in the background, also what could not be deleted before."""
+        """Start to delete everything in the trash, including trees whose deletion failed before."""
         with self._changed:
             self._stuck.clear()
         self.is_emptying()
 
     def is_emptying(self) -> bool:
-        """Return whether the trash holds something that may yet be deleted, which is then done in the background."""
+        """Return whether a deletion is in progress or still to come; start it if it is not running."""
         with self._changed:
             if not self._is_running and next(self._names(), None) is not None:
                 Thread(target=self._run, name="trash", daemon=True).start()
@@ -44,7 +44,7 @@ class Trash:
             return self._is_running
 
     def wait(self) -> None:
-        """Wait until the trash holds only what cannot be deleted."""
+        """Wait until the trash is empty, except for files that cannot be deleted."""
         with self._changed:
             self._changed.wait_for(lambda: not self._is_running)
 

@@ -15,12 +15,12 @@ from gkm.probes.server import Pages
 from gkm_agent.telemetry import metrics as series
 
 STUCK_SECONDS = 600.0
-"""A reconcile pass takes milliseconds; a pass that deletes a large entry from a slow disk takes minutes."""
+"""A pass longer than this makes the agent unhealthy. Passes take milliseconds, or minutes on a slow disk."""
 
 
 @dataclass(frozen=True, slots=True)
 class Vitals:
-    """The state of the process.
+    """What the health pages decide on.
 
     `idle` is the time since the end of the last reconcile pass, in seconds. `succeeded` is the result of that pass,
     None before the first. `listed`: the source has listed all caches once; one unreadable cache must not make a node
@@ -34,12 +34,12 @@ class Vitals:
 
 
 def liveness_problems(vitals: Vitals) -> list[str]:
-    """Return the reasons to restart the process. Pure."""
+    """Return the reasons for a restart of the process; empty while it is healthy. Pure."""
     return [f"no reconcile pass has ended for {vitals.idle:.0f} s"] if vitals.idle > STUCK_SECONDS else []
 
 
 def readiness_problems(vitals: Vitals) -> list[str]:
-    """Return the reasons why the process is not ready. Pure."""
+    """Return the reasons why the process is not ready; empty while it is ready. Pure."""
     found = liveness_problems(vitals)
     if not vitals.listed:
         found.append("the source has not listed all caches yet")
@@ -53,7 +53,7 @@ def readiness_problems(vitals: Vitals) -> list[str]:
 
 
 class Heartbeat:
-    """The end of the last reconcile pass. The loop's thread writes it, the server's thread reads it."""
+    """When the last reconcile pass ended, and its result. The loop writes it, the health server reads it."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -68,12 +68,12 @@ class Heartbeat:
             series.succeeded("pass")
 
     def vitals(self, *, listed: bool, gpus: bool) -> Vitals:
-        """Return the current state of the process."""
+        """Return what the health pages decide on."""
         return Vitals(max(0.0, self._clock() - self._last), self._succeeded, listed, gpus)
 
 
 def pages(vitals: Callable[[], Vitals], metrics: Callable[[], Page]) -> Pages:
-    """Return the pages of the server. They need not check the agent's lock: an agent without it serves no pages."""
+    """Return the pages of the health server: /healthz, /readyz and /metrics."""
     return {
         "/healthz": lambda: _page(liveness_problems(vitals())),
         "/readyz": lambda: _page(readiness_problems(vitals())),

@@ -107,7 +107,7 @@ PROGRAM: Final = "gkm-agent"
 READ_ONLY: Final = "read-only"
 PRIVATE: Final = "private"
 MODES: Final = (READ_ONLY, PRIVATE)
-"""The modes of mounts; an empty volume is private."""
+"""The modes of mounts, as label values; an empty volume has the mode of private volumes."""
 
 CAPTURE_RESULTS: Final = ("Announced", "Duplicate", "Refused")
 CAPTURE_FAILURE_REASONS: Final = (
@@ -120,7 +120,8 @@ CAPTURE_FAILURE_REASONS: Final = (
     Reason.GPU_LOST,
     Reason.NODE_ERROR,
 )
-"""The failures that docs/features/capture.md expects. Another reason is a sample from its first failure on."""
+"""The failure reasons that docs/features/capture.md lists. Their counters exist from 0 on; others from the first
+failure on."""
 
 OTHER: Final = "other"
 _REASONS: Final = frozenset(Reason)
@@ -130,16 +131,16 @@ _calls: set[str] = set()
 
 Statuses = Mapping[str | None, NodeStatus]
 Finding = tuple[str | None, str, str, str]
-"""A cache that fits no GPU: scope, name, digest and reason."""
+"""A cache that fits no GPU of this node: scope, name, digest and reason."""
 
 
 def record_build() -> None:
-    """Record the version of this program."""
+    """Set the metric with the version of this program."""
     BUILD_INFO.labels(PROGRAM, installed_version(), platform.python_version()).set(1)
 
 
 def succeeded(task: str) -> None:
-    """Record that a task has just succeeded."""
+    """Set the time of the last success of a task to now."""
     LAST_SUCCESS.labels(task).set_to_current_time()
 
 
@@ -149,7 +150,7 @@ def count_incompatible(reason: str) -> None:
 
 
 def expect_captures() -> None:
-    """Expose the captures of this node from 0 on: Prometheus sees no increase in a sample that begins with 1."""
+    """Create the capture counters with 0, because Prometheus sees no increase in a counter that begins with 1."""
     for result in CAPTURE_RESULTS:
         CAPTURES.labels(result)
     for reason in CAPTURE_FAILURE_REASONS:
@@ -157,7 +158,7 @@ def expect_captures() -> None:
 
 
 def count_capture_failure(reason: str) -> None:
-    """Count a failed attempt at a step of a capture."""
+    """Count a failed attempt of a capture step."""
     CAPTURE_FAILURES.labels(_known(reason)).inc()
 
 
@@ -167,7 +168,7 @@ def _known(reason: str) -> str:
 
 
 class ReconcileMetrics:
-    """The metrics of reconcile passes. It remembers the incompatible caches, so that each finding counts once."""
+    """Records the metrics of each pass. It remembers incompatible caches, so that each is counted once."""
 
     def __init__(self) -> None:
         self._incompatible: frozenset[Finding] = frozenset()
@@ -219,7 +220,7 @@ def gpus_read(inventory: Inventory) -> None:
 
 
 def api_answered(verb: str, status: int) -> None:
-    """Count a response of the Kubernetes API; status 0 means that no response came."""
+    """Count a response of the Kubernetes API; status 0 means that the API server did not answer."""
     API_REQUESTS.labels(verb, str(status) if status else "none").inc()
 
 

@@ -30,7 +30,7 @@ _LABELS = (*(str(bound) for bound in BUCKET_BOUNDS), "+Inf")
 
 @contextmanager
 def served(options: Options, vitals: Callable[[], Vitals]) -> Iterator[None]:
-    """Serve at the address of the options; start no server without an address or with --once.
+    """Serve health and metrics during the block at the address in the options; not without an address or with --once.
 
     Raises:
         OSError: the server cannot listen on the address.
@@ -61,7 +61,7 @@ def _start(server: PageServer, address: tuple[str, int]) -> None:
 
 
 def publish_seconds(publishes: PublishHistograms) -> HistogramMetricFamily:
-    """Return gkm_publish_seconds; in Prometheus a bucket also counts the values of all smaller buckets."""
+    """Return gkm_publish_seconds as a Prometheus histogram with cumulative buckets."""
     family = HistogramMetricFamily(
         "gkm_publish_seconds", "Time that the CSI process took to publish a volume.", labels=["code"]
     )
@@ -72,7 +72,7 @@ def publish_seconds(publishes: PublishHistograms) -> HistogramMetricFamily:
 
 
 def private_layers(layers: EndedLayers) -> Iterator[CounterMetricFamily]:
-    """Yield the counters of private layers that ended: layers without any writes, and the others."""
+    """Yield the counters of private layers at unmount: layers that the pod did not write to, and the others."""
     volumes = CounterMetricFamily(
         "gkm_private_layers",
         "Volumes with a cache and a private layer that ended, by whether the program wrote into the layer.",
@@ -89,7 +89,7 @@ def private_layers(layers: EndedLayers) -> Iterator[CounterMetricFamily]:
 
 
 def without_cache(volumes: int) -> CounterMetricFamily:
-    """Return gkm_volumes_without_cache_total."""
+    """Return the counter of volumes that started without a cache, gkm_volumes_without_cache_total."""
     return CounterMetricFamily(
         "gkm_volumes_without_cache",
         "Volumes that started without a cache and ended, into which the program wrote: it compiled all kernels.",
@@ -98,7 +98,10 @@ def without_cache(volumes: int) -> CounterMetricFamily:
 
 
 def kernel_misses(counted: Mapping[str, Mapping[MissReason, int]]) -> CounterMetricFamily:
-    """Return gkm_kernel_misses_total, with every reason: Prometheus sees no increase in a sample that begins with 1."""
+    """Return gkm_kernel_misses_total with every reason.
+
+    Prometheus sees no increase in a counter that begins with 1, so each counter exists from 0 on.
+    """
     family = CounterMetricFamily(
         "gkm_kernel_misses",
         "Kernels and graphs that programs compiled although a cache was mounted, of volumes that ended.",
@@ -110,14 +113,14 @@ def kernel_misses(counted: Mapping[str, Mapping[MissReason, int]]) -> CounterMet
 
 
 class CsiMetrics(Collector):
-    """The metrics of the CSI process of this node."""
+    """Exposes the counters of this node's CSI driver as metrics."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._last_error = ""
 
     def collect(self) -> Iterator[HistogramMetricFamily | CounterMetricFamily]:
-        """Yield the current metrics; none without a CSI process, or while its file is invalid."""
+        """Yield the current metrics; no metrics without a CSI driver, or while its counters file is invalid."""
         try:
             counted = counters.load(self._layout)
         except UnreadableState as error:

@@ -196,12 +196,15 @@ CACHE_RULES = (
 
 
 def kind_of(cache: Cache) -> str:
-    """Return the kind of a cache, whose type may be one for a watch."""
+    """Return the API kind, GKMCache or ClusterGKMCache, of a cache object or of its watched form."""
     return str(cache.__struct_config__.tag)
 
 
 def is_held_back(cache: Cache) -> bool:
-    """Return whether a generation made pods fail more often than the one before it: nodes take it last."""
+    """Return whether the condition HeldBack is True.
+
+    The cache made pods fail more often than the generation before it.
+    """
     condition = cache.status.condition(HELD_BACK)
     return condition is not None and condition.status == TRUE
 
@@ -209,7 +212,7 @@ def is_held_back(cache: Cache) -> bool:
 def verified_digest(cache: Cache) -> str | None:
     """Return the verified digest of the image in the spec, which nodes may pull; None until the controller set it.
 
-    A digest that the controller resolved from an earlier image of the spec does not count.
+    A digest that belongs to an earlier value of spec.image is ignored.
     """
     condition = cache.status.condition("Verified")
     if condition is None or condition.status != "True" or cache.status.image != cache.spec.image:

@@ -9,7 +9,7 @@ SLOWEST_BYTES_PER_SECOND = 256 << 10
 """A registry client gives an upload up as stalled below 64 KiB a second (gkm.images.registries.transport.Limits)."""
 
 LONGEST_AGE_SECONDS = 100 * 365 * 86_400.0
-"""datetime can compute a date so far ago."""
+"""Limit in seconds (about 1000 years) so that a date that long ago can be computed."""
 
 _Glob = Annotated[str, Meta(max_length=253)]
 _Path = Annotated[str, Meta(max_length=1024, pattern=r"^(/[^\x00]*)?\Z")]
@@ -19,7 +19,7 @@ _Place = Annotated[str, Meta(max_length=300, pattern=r"^([a-z0-9.-]+(:[0-9]{1,5}
 
 
 class CaptureSigning(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Who signs captured images: the private key in a file, or the identity that the agent's surroundings provide.
+    """The signer of captured images: a private key in a file, or an identity token from the agent's environment.
 
     `key_file` is read at each signature, so that a new key needs no restart; COSIGN_PASSWORD has its password. Keyless
     signing needs `trusted_root`, the path of the trusted_root.json that verifies the certificates of `fulcio_url`.
@@ -32,7 +32,7 @@ class CaptureSigning(Struct, frozen=True, rename="camel", forbid_unknown_fields=
     rekor_url: _URL = field(default="", name="rekorURL")
 
     def __post_init__(self) -> None:
-        """Refuse two signers, and settings of a signer that is not there."""
+        """Refuse a key together with keyless signing, and keyless settings without `keyless`."""
         if self.key_file and self.keyless:
             raise ValueError("`keyFile` and `keyless` exclude each other")
         if self.keyless and not self.trusted_root:
@@ -57,7 +57,7 @@ class CapturedCaches(Struct, frozen=True, rename="camel", forbid_unknown_fields=
     cluster_namespaces: Annotated[list[_Glob], Meta(max_length=1024)] = field(default_factory=list)
 
     def are_for_cluster(self, namespace: str) -> bool:
-        """Return whether captures of a namespace are for the pods of all namespaces."""
+        """Return whether captures of pods in a namespace become ClusterGKMCaches, which all namespaces can mount."""
         return any(fnmatchcase(namespace, pattern) for pattern in self.cluster_namespaces)
 
 
@@ -90,5 +90,5 @@ class Capture(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
 
     @property
     def is_pushed(self) -> bool:
-        """Return whether captures become images in a registry."""
+        """Return whether images of captures are pushed: a registry and a signer are configured."""
         return self.mode != "off" and bool(self.registry and (self.signing.key_file or self.signing.keyless))

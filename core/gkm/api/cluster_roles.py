@@ -14,7 +14,7 @@ class PolicyRule(Struct, frozen=True, rename="camel"):
     resource_names: tuple[str, ...] | None = None
 
     def allows(self, verb: str, group: str, resource: str) -> bool:
-        """Return whether it allows a verb on all objects of a resource."""
+        """Return whether this rule allows a verb on every object of a resource."""
         return not self.resource_names and all(
             _ANY in (allowed or ()) or value in (allowed or ())
             for allowed, value in ((self.verbs, verb), (self.api_groups, group), (self.resources, resource))
@@ -27,5 +27,5 @@ class ClusterRole(Struct, frozen=True):
     rules: tuple[PolicyRule, ...] | None = None
 
     def allows(self, verb: str, group: str, resource: str) -> bool:
-        """Return whether a rule allows a verb on all objects of a resource."""
+        """Return whether a rule of this role allows a verb on every object of a resource."""
         return any(rule.allows(verb, group, resource) for rule in self.rules or ())

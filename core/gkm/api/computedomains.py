@@ -48,12 +48,12 @@ class DomainNode(Struct, frozen=True, gc=False):
 
     @property
     def isolated(self) -> bool:
-        """Return whether the node has no NVLink connection to the others."""
+        """Return whether the node has no NVLink connection to the other nodes of the domain."""
         return not names_clique(self.clique_id) or self.index < 0
 
     @property
     def ready(self) -> bool:
-        """Return whether its IMEX daemon is ready, on a fabric."""
+        """Return whether the IMEX daemon of the node is ready and the node is in a clique."""
         return self.status == "Ready" and not self.isolated
 
 
@@ -72,21 +72,21 @@ class ComputeDomain(Struct, frozen=True):
     status: ComputeDomainStatus = ComputeDomainStatus()
 
     def outline(self, why: str) -> Self:
-        """Return it with the metadata that decides. A longer name than a template can have is dropped."""
+        """Return a reduced copy of an object that is too large; a template name that cannot exist is left out."""
         spec = self.spec if len(self.template) <= MAX_TEXT else ComputeDomainSpec()
         return structs.replace(self, metadata=self.metadata.outline(why), spec=spec)
 
     @property
     def template(self) -> str:
-        """Return the name of its ResourceClaimTemplate."""
+        """Return the name of the ResourceClaimTemplate of the domain."""
         return self.spec.channel.resource_claim_template.name
 
     @property
     def written_by_gkm(self) -> bool:
-        """Return whether GKM made it."""
+        """Return whether GKM created this ComputeDomain."""
         return self.metadata.label(WRITER_LABEL) == WRITER
 
     @property
     def in_use(self) -> bool:
-        """Return whether its mark states that pods use it, as the admission policies read the mark."""
+        """Return whether the annotation of the domain states that pods use it."""
         return self.metadata.annotation(PODS_USING) not in (None, "0")

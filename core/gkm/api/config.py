@@ -80,11 +80,11 @@ class Registries(Struct, frozen=True, rename="camel", forbid_unknown_fields=True
     hosts: dict[str, RegistryHost] = field(default_factory=dict)
 
     def sources(self, registry: str) -> list[str]:
-        """Return the hosts that serve the content of a registry, in their order: its mirrors, then the registry."""
+        """Return the hosts to read a registry's content from, in order: its mirrors, then the registry itself."""
         return [*self.host(registry).mirrors, registry]
 
     def host(self, name: str) -> RegistryHost:
-        """Return how GKM connects to a host; the default for a host that the configuration does not name."""
+        """Return the connection settings of a host; the defaults if the configuration does not name it."""
         return self.hosts.get(name, RegistryHost())
 
 

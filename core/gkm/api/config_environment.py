@@ -26,14 +26,14 @@ VARIABLES: Final = {
 
 
 class InvalidVariable(ValueError):
-    """A variable with our prefix is unknown, or its value is of the wrong kind; the message names it."""
+    """An environment variable with GKM's prefix is unknown or has an invalid value; the message names it."""
 
 
 T = TypeVar("T", bound=msgspec.Struct)
 
 
 def overridden(config: T, environment: Mapping[str, str]) -> T:
-    """Return a configuration with the values of the environment; the same object where it sets no value.
+    """Return the configuration with the values of environment variables; the same object if no variable is set.
 
     Raises:
         InvalidVariable: a variable is unknown or invalid.

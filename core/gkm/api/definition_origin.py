@@ -24,7 +24,7 @@ _ANYTHING = "x-kubernetes-preserve-unknown-fields"
 
 
 class DefinitionOrigin(StrEnum):
-    """Whose definition it is."""
+    """Where a CustomResourceDefinition comes from: this, an earlier or a later version of GKM, or another product."""
 
     SAME = "same"
     EARLIER = "earlier"
@@ -45,16 +45,16 @@ class Comparison:
     """
 
     lacking: tuple[str, ...] = ()
-    """Fields that only ours has, or of another type."""
+    """Fields that only this version's definition has, or that have another type in the cluster."""
     added: tuple[str, ...] = ()
-    """Fields that only theirs has, or of another type."""
+    """Fields that only the cluster's definition has, or that have another type in this version."""
     other: str = ""
-    """A difference beyond fields, as a predicate."""
+    """A difference other than a field, as the end of a sentence."""
     is_labelled: bool = False
 
     @property
     def origin(self) -> DefinitionOrigin:
-        """Return whose definition it is."""
+        """Return where the definition in the cluster comes from."""
         if self.other or (self.lacking and (self.added or not self.is_labelled)):
             return DefinitionOrigin.FOREIGN
         if self.lacking:
@@ -63,13 +63,13 @@ class Comparison:
 
     @property
     def difference(self) -> str:
-        """Return the differences as predicates for one line; "" without any."""
+        """Return the differences as the end of a sentence, in one line; "" if there are none."""
         fields = (("lacks", self.lacking), ("has", tuple(path for path in self.added if path not in self.lacking)))
         return self.other or " and ".join(f"{verb} {_some(paths)}" for verb, paths in fields if paths)
 
 
 def compare(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Comparison:
-    """Return how a definition of any shape differs from ours of the same name."""
+    """Compare a definition from a cluster with this version's definition of the same name."""
     version, spec = ours["spec"]["versions"][0], _mapping(theirs.get("spec"))
     versions = spec.get("versions")
     found = next(

@@ -23,7 +23,8 @@ MAX_VALUES = 32_768
 PyYAML uses up to a kilobyte for a value of two bytes: 1 MiB of `[[],[],…]` took 371 MiB, with this limit about 40.
 """
 MAX_DEPTH = 64
-"""Levels. PyYAML's fast loader recurses at each level: 65,000 brackets crashed the process (SIGSEGV)."""
+"""Limit of nested levels. PyYAML's fast loader recurses at each level: 65,000 brackets crashed the process
+(SIGSEGV)."""
 _UNREADABLE = (yaml.YAMLError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """PyYAML's constructors raise all of these for an explicit tag whose text does not fit: `!!bool x`, `!!int ""`."""
 _BOOL, _TIMESTAMP = "tag:yaml.org,2002:bool", "tag:yaml.org,2002:timestamp"
@@ -92,9 +93,9 @@ def _check(text: str | bytes, values: int, *, aliases: bool) -> None:
 
 
 def encode(value: Any, *, width: int = 80, ascii_only: bool = False) -> str:  # noqa: ANN401 -- anything that msgspec takes
-    """Return a value as YAML whose lines are printable, of about `width` characters; `ascii_only` escapes the rest too.
+    """Return a value as YAML whose lines are printable, of about `width` characters.
 
-    The fields stay in their order.
+    `ascii_only` also escapes printable characters beyond ASCII. The fields stay in their order.
     """
     plain = msgspec.to_builtins(value)
     if not ascii_only:

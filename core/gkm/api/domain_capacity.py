@@ -47,12 +47,12 @@ class CliqueCapacity(Struct, frozen=True):
 
     @property
     def nodes(self) -> int:
-        """Return the number of its nodes."""
+        """Return the number of nodes in the clique."""
         return sum(pool.nodes for pool in self.pools)
 
     @property
     def free(self) -> int:
-        """Return the number of its whole free nodes."""
+        """Return the number of whole free nodes in the clique."""
         return sum(pool.free for pool in self.pools)
 
 
@@ -60,7 +60,7 @@ class DomainCapacity(Struct, frozen=True, rename="camel"):
     """The capacity of a cluster for ComputeDomains."""
 
     cliques: Annotated[tuple[CliqueCapacity, ...], Meta(max_length=MAX_CLIQUES)] = ()
-    """Those with the most free nodes come first. The writer omits cliques beyond MAX_CLIQUES."""
+    """NVLink cliques, the ones with the most free nodes first, at most MAX_CLIQUES."""
     without_fabric: Annotated[tuple[NodePool, ...], Meta(max_length=MAX_POOLS)] = ()
     """Nodes with GPUs and without a clique: a domain would span them without NVLink."""
 

@@ -36,7 +36,7 @@ class ReadyReason(StrEnum):
 
 
 UNUSED = (ReadyReason.WAITING_FOR_PODS, "no pod uses the domain")
-"""Reason and message of a domain that no pod uses."""
+"""Reason and message of MNNVLReady for a domain that no pod uses."""
 
 
 class CliqueMembers(Struct, frozen=True):
@@ -47,7 +47,10 @@ class CliqueMembers(Struct, frozen=True):
 
 
 class MNNVLReadiness(Condition, frozen=True, rename="camel"):
-    """The condition, with its numbers of nodes: one node for each pod, because a node has one IMEX channel."""
+    """The condition MNNVLReady with its numbers of nodes.
+
+    Each pod is counted as one node: a node has one IMEX channel.
+    """
 
     expected: Count = 0
     """Pods that the workload should have."""
@@ -62,18 +65,21 @@ class MNNVLReadiness(Condition, frozen=True, rename="camel"):
     """Joined nodes by NVLink clique, the largest first."""
 
     def text(self) -> str:
-        """Return the annotation."""
+        """Return the condition as the text of the annotation."""
         return msgspec.json.encode(self).decode()
 
 
 def unused(now: str) -> MNNVLReadiness:
-    """Return the condition of a domain that no pod uses; its CREATE carries it, for a later write costs a request."""
+    """Return the condition of a domain that no pod uses.
+
+    GKM writes it when it creates the domain, to save a later request.
+    """
     reason, message = UNUSED
     return MNNVLReadiness(type=MNNVL_READY_TYPE, status=FALSE, reason=reason, message=message, last_transition_time=now)
 
 
 def parse_readiness(text: str | None) -> MNNVLReadiness | None:
-    """Return the readiness in an annotation; None if absent, or if anyone else wrote an invalid one."""
+    """Return the condition in an annotation; None if it is absent or invalid."""
     if text is None or len(text) > MAX_TEXT:
         return None
     try:

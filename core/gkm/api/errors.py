@@ -43,10 +43,9 @@ TRANSIENT = frozenset({Reason.REGISTRY_UNAVAILABLE, Reason.DISK_FULL, Reason.GPU
 
 
 class Remedy(StrEnum):
-    """Hints that depend on the program that prints them: an administrator edits a configuration, a user runs a command.
+    """A next step that depends on the program.
 
-    The value is the hint for processes in a cluster; the command line has its own text (gkm_cli.main.HINTS). The
-    error's `about` names the registry host.
+    In a cluster an administrator edits a setting, a CLI user passes an option.
     """
 
     LOG_IN = "check that the repository exists and that its credentials are configured"

@@ -12,12 +12,12 @@ SHORTEST_SECONDS, LONGEST_SECONDS = 60, 7 * 86_400
 # Absolute and without "..": the agent runs the program as root and must not search for it.
 Program = Annotated[str, Meta(max_length=255, pattern=r"^(/[A-Za-z0-9_+-][A-Za-z0-9_.+-]*)*\Z")]
 AGENTS_KEYS = ("gkm.io/", "cache.gkm.io/")
-"""The labels that an agent may write on its node: deploy/base/fabric-policy.yaml."""
+"""Label keys that agents can write on their own nodes (deploy/base/fabric-policy.yaml)."""
 LabelText = Annotated[str, Meta(max_length=63)]
 
 
 class SettleThresholds(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Thresholds for the report of a worse health or another domain: the change must last for both of them."""
+    """How many readings, and how many seconds, a worse health or another domain must last before it is reported."""
 
     readings: Annotated[int, Meta(ge=1, le=100)] = 3
     seconds: Annotated[float, Meta(ge=0, le=3600)] = 90.0
@@ -48,7 +48,10 @@ class Ibnetdiscover(Struct, frozen=True, rename="camel", forbid_unknown_fields=T
         return seconds_of(self.interval)
 
     def chooses(self, node: str, labels: Mapping[str, str] | None) -> bool:
-        """Return whether a node is named, or selected by its labels; None if they are unknown."""
+        """Return whether the configuration chooses a node for the survey, by name or labels.
+
+        None while the labels are unknown.
+        """
         selected = bool(self.node_selector) and labels is not None and self.node_selector.items() <= labels.items()
         return node in self.nodes or selected
 

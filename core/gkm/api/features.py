@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class Feature(StrEnum):
-    """A value below `features` of the chart."""
+    """An optional feature; the value is its name below `features` in the Helm chart."""
 
     DOMAINS = "domains"
     TASK_GROUPS = "taskGroups"
@@ -22,7 +22,7 @@ class Feature(StrEnum):
 
     @property
     def component(self) -> str:
-        """Return the directory for kustomize, relative to the manifests."""
+        """Return the kustomize directory of the feature, relative to the manifests."""
         words = "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in self.value)
         return f"components/{words}"
 

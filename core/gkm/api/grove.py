@@ -60,7 +60,7 @@ class CliqueTemplate(Struct, frozen=True, rename="camel"):
 
     @property
     def replicas(self) -> int:
-        """Return the number of pods; Grove's webhook replaces 0, and a missing number, by 1."""
+        """Return the number of pods; 0 and a missing number become 1, as in Grove's webhook."""
         return self.spec.replicas or 1
 
 
@@ -115,22 +115,22 @@ class PodCliqueSet(Struct, frozen=True):
     spec: SetSpec = SetSpec()
 
     def outline(self, why: str) -> Self:
-        """Return it without its template."""
+        """Return a reduced copy, without its template, of a set that is too large."""
         return structs.replace(self, metadata=self.metadata.outline(why), spec=SetSpec(self.spec.replicas))
 
     @property
     def cliques(self) -> tuple[CliqueTemplate, ...]:
-        """Return the templates of its cliques."""
+        """Return the templates of the set's cliques."""
         return self.spec.template.cliques or ()
 
     @property
     def scaling_groups(self) -> tuple[ScalingGroupTemplate, ...]:
-        """Return the templates of its scaling groups."""
+        """Return the templates of the set's scaling groups."""
         return self.spec.template.pod_clique_scaling_groups or ()
 
     @property
     def replicas(self) -> int:
-        """Return the number of replicas; 0 without one, as the kind defines."""
+        """Return the number of replicas; 0 if the field is missing."""
         return self.spec.replicas or 0
 
     def shared_claims(self) -> Iterator[SharedClaim]:

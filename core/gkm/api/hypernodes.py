@@ -22,19 +22,19 @@ _Labels = Annotated[dict[_Word, _Word], Meta(max_length=MAX_LABELS)]
 
 
 class ExactMatch(Struct, frozen=True, gc=False):
-    """The member of this name."""
+    """A reference to one member by its name."""
 
     name: _Name = ""
 
 
 class MemberSelector(Struct, frozen=True, rename="camel", gc=False):
-    """Has `labelMatch` or `regexMatch` otherwise. For HyperNodes, Volcano's scheduler follows `exact_match` only."""
+    """How a HyperNode selects a member: by exact name, labels or a pattern. GKM reads only the exact name."""
 
     exact_match: ExactMatch | None = None
 
 
 class HyperNodeMember(Struct, frozen=True, gc=False):
-    """Nodes, or a HyperNode, below a HyperNode."""
+    """A member of a HyperNode: a node or another HyperNode."""
 
     type: Literal["Node", "HyperNode"]
     selector: MemberSelector = MemberSelector()
@@ -49,7 +49,7 @@ class HyperNodeSpec(Struct, frozen=True, rename="camel", gc=False):
 
 
 class ThinMetadata(Struct, frozen=True, rename="camel", gc=False):
-    """The metadata in use."""
+    """The metadata that GKM reads."""
 
     name: _Name
     labels: _Labels | None = None
@@ -65,12 +65,12 @@ class HyperNodeObject(Struct, frozen=True, gc=False):
 
     @property
     def name(self) -> str:
-        """Return the name."""
+        """Return the name of the HyperNode."""
         return self.metadata.name
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """Return the labels."""
+        """Return the labels of the HyperNode."""
         return self.metadata.labels or {}
 
 
@@ -95,10 +95,10 @@ class SchedulerTopology(Struct, frozen=True, gc=False):
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Return the node labels of its levels."""
+        """Return the node labels of the levels, from the widest to the closest."""
         return tuple(level.node_label for level in self.spec.levels)
 
     @property
     def aliases(self) -> Mapping[str, str]:
-        """Return the aliases by node label."""
+        """Return KAI's other names of the levels, by node label."""
         return {level.node_label: level.alias for level in self.spec.levels if level.alias}

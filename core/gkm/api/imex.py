@@ -18,7 +18,7 @@ CHANNEL, DAEMON = "channel", "daemon"
 
 
 class IMEXMode(StrEnum):
-    """The values of `imex.mode`, and that no object shows one."""
+    """The values of `imex.mode` in NVIDIA's chart, and a value for an unknown mode."""
 
     DRIVER_MANAGED = "driverManaged"
     HOST_MANAGED = "hostManaged"
@@ -59,7 +59,7 @@ class PublishedDevices(Struct, frozen=True):
 
 
 def mode(*, has_daemon_class: bool, types: Collection[str]) -> IMEXMode:
-    """Return the mode; `types` has the types of all devices of the driver."""
+    """Return who runs the IMEX daemons; `types` are the device types of the driver in all ResourceSlices."""
     if has_daemon_class or DAEMON in types:
         return IMEXMode.DRIVER_MANAGED
     return IMEXMode.HOST_MANAGED if CHANNEL in types else IMEXMode.UNKNOWN

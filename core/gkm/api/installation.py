@@ -1,4 +1,4 @@
-"""The objects of an installation of GKM, and whether an object of such a name is ours. Pure.
+"""The objects of an installation of GKM, and whether an object of the same name belongs to GKM. Pure.
 
 The controllers report it (gkm_installed), and `gkm doctor` explains it; both read the objects as JSON of any shape.
 """
@@ -10,7 +10,7 @@ NAMESPACE = "gkm-system"
 CONFIG_MAP, CONFIG_KEY = "gkm-config", "config.yaml"
 DRIVER = "csi.gkm.io"
 ADMISSION_CA, ADMISSION_CA_KEY = "gkm-admission-ca", "ca.crt"
-"""The ConfigMap where admission publishes its CAs, and its key."""
+"""The name and the key of the ConfigMap in which the admission webhook publishes its certificate authorities."""
 
 AGENT, CSI, CONTROLLERS, ADMISSION = "gkm-agent", "gkm-csi", "gkm-controllers", "gkm-admission"
 
@@ -25,7 +25,7 @@ _DRIVER_SETTINGS: Mapping[str, Any] = {
 
 
 def driver_differences(found: Mapping[str, Any]) -> list[str]:
-    """Return the settings in which a CSIDriver differs from ours."""
+    """Return the fields in which a CSIDriver differs from the one that GKM ships."""
     spec = _mapping(found.get("spec"))
     differences = [
         f"{name} is {_text(spec.get(name))}, not {_text(wanted)}"

@@ -45,13 +45,13 @@ class Footprints(Struct, frozen=True, rename="camel"):
 
 
 class CacheIdentity(Struct, frozen=True):
-    """The identity of a cache."""
+    """The identity of a kernel cache: what it was built for."""
 
     footprints: Footprints = Footprints()
 
 
 class Artifact(Struct, frozen=True, rename="camel"):
-    """A cache image and what is in it."""
+    """A cache image and its content."""
 
     image_reference: str
     cache_paths: Annotated[tuple[CachePath, ...], Meta(max_length=64)] = ()
@@ -72,7 +72,7 @@ class KernelCacheSpec(Struct, frozen=True, rename="camel"):
 
 
 class KernelCacheVerification(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The verdict on the image."""
+    """The result of verifying the image."""
 
     mode: str
     state: str

@@ -86,10 +86,7 @@ _INTERVAL = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", re.ASCII)
 
 
 def with_condition(conditions: Iterable[Condition], new: Condition) -> list[Condition]:
-    """Return the conditions with `new` in place of the old condition of its type.
-
-    The transition time stays the same while the status does (API conventions, "Typical status properties").
-    """
+    """Return the conditions with `new` in place of the condition of the same type."""
     result = []
     for old in conditions:
         if old.type != new.type:
@@ -100,14 +97,14 @@ def with_condition(conditions: Iterable[Condition], new: Condition) -> list[Cond
 
 
 def seconds_of(interval: str) -> int:
-    """Return the seconds in an interval such as `1h30m`; 0 for a text of another form."""
+    """Return the seconds in an interval such as `1h30m`; 0 for text in another format."""
     found = _INTERVAL.fullmatch(interval)
     hours, minutes, seconds = (int(part or 0) for part in found.groups()) if found else (0, 0, 0)
     return hours * 3600 + minutes * 60 + seconds
 
 
 def utc_time(text: str | None) -> datetime | None:
-    """Return a time with an offset, in UTC; None for any other text, and for a time that UTC does not have."""
+    """Return a timestamp with an offset as UTC; None for invalid text."""
     try:
         found = datetime.fromisoformat(text or "")
         return found.astimezone(UTC) if found.tzinfo is not None else None
@@ -116,14 +113,14 @@ def utc_time(text: str | None) -> datetime | None:
 
 
 def timestamp(moment: datetime | None = None) -> str:
-    """Return a moment (default: now) as the API writes it, to the second, in UTC."""
+    """Return a time (default: now) as Kubernetes writes it: UTC, to the second."""
     return (moment or datetime.now(UTC)).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def thin_metadata(found: ObjectMeta, labels: Collection[str] = (), annotations: Collection[str] = ()) -> ObjectMeta:
     """Return metadata with these labels and annotations only, without owners and finalizers.
 
-    What is empty is shared with all other thin metadata, which thousands of objects have: change no part of it.
+    All thin metadata share their empty values to save memory, so callers must not modify them.
     """
     return replace(
         found,

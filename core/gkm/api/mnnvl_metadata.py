@@ -79,7 +79,7 @@ class Owner(Struct, frozen=True, rename="camel", gc=False):
 
     @property
     def possible(self) -> bool:
-        """Return whether such an object can exist."""
+        """Return whether an object with this name can exist."""
         return max(map(len, (self.api_version, self.kind, self.name, self.uid))) <= MAX_TEXT
 
 
@@ -105,10 +105,7 @@ class MnnvlMetadata(Struct, frozen=True, rename="camel"):
         structs.force_setattr(self, "annotations", mnnvl_annotations(self.annotations))
 
     def outline(self, why: str) -> Self:
-        """Return it with the owner that controls, Grove's finalizer, and short annotations.
-
-        A write that depends on the others reads the object again.
-        """
+        """Return a reduced copy: the controlling owner, Grove's finalizer, and short annotations."""
         owner = self.controller
         return structs.replace(
             self,
@@ -128,12 +125,12 @@ class MnnvlMetadata(Struct, frozen=True, rename="camel"):
 
     @property
     def terminating(self) -> bool:
-        """Return whether the object is being deleted."""
+        """Return whether the object has a deletionTimestamp."""
         return self.deletion_timestamp is not None
 
     @property
     def controller(self) -> Owner | None:
-        """Return the owner that controls this object."""
+        """Return the owner reference that has `controller: true`, None if absent."""
         return next((owner for owner in self.owner_references or () if owner.controller), None)
 
 

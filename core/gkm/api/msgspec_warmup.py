@@ -34,7 +34,7 @@ def warm_up() -> None:
 
 
 def unprepared() -> set[type[Struct]]:
-    """Return the imported types that no warm-up has prepared."""
+    """Return the imported struct types that `warm_up` has not prepared yet."""
     return set(_subclasses(Struct)) - _warmed
 
 

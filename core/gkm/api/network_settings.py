@@ -46,6 +46,6 @@ class Network(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     grove_cluster_role: RoleName = "grove:system:grove-operator"
 
     def __post_init__(self) -> None:
-        """Refuse a configuration in which no container can request GPUs."""
+        """Refuse a configuration without any GPU resource or device class."""
         if not self.gpu_resources and not self.gpu_device_classes:
             raise ValueError("gpuResources and gpuDeviceClasses are both empty; name one GPU resource or device class")

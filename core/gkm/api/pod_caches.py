@@ -15,7 +15,7 @@ PATH: Final = "gkm.io/cache-path"
 NODES: Final = "gkm.io/cache-nodes"
 IF_UNAVAILABLE: Final = "gkm.io/cache-if-unavailable"
 INJECTED: Final = "gkm.io/injected"
-"""Annotations of a pod: the last one is the webhook's report, as JSON; the others are wishes."""
+"""Annotations of a pod; INJECTED has the webhook's report as JSON, the others are options of the user."""
 
 LABELS: Final = frozenset({CACHE, CLUSTER_CACHE})
 ANNOTATIONS: Final = frozenset({CONTAINER, MODE, PATH, NODES, IF_UNAVAILABLE, INJECTED})

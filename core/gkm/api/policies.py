@@ -28,7 +28,7 @@ SIGNATURE_PREDICATES = "https://sigstore.dev/cosign/sign/"
 """The types of cosign's signatures, which have the form of attestations."""
 _Text = Annotated[str, Meta(max_length=1024)]
 _REPOSITORY = r"^(|[A-Za-z0-9.:\[\]-]+(/[a-z0-9][a-z0-9._-]*)+)$"
-"""host:port/repository, without a tag."""
+"""Pattern of a repository: host:port/repository, without a tag."""
 MAX_PATTERN = 512
 """Characters in a pattern."""
 MAX_SUBJECT = 1024
@@ -59,7 +59,7 @@ class Identity(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     ca_file: _Text = ""
 
     def __post_init__(self) -> None:
-        """Refuse an identity without a subject or an authority, or with two."""
+        """Refuse an identity without a subject or an issuer, or with two of either."""
         if bool(self.issuer) == bool(self.ca_file):
             raise ValueError("an identity has either `issuer` or `caFile`, not both")
         if self.issuer.startswith(CA_ISSUER):
@@ -70,14 +70,14 @@ class Identity(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
             full_match(self.subject_reg_exp)
 
     def matches(self, issuer: str, subject: str) -> bool:
-        """Return whether this identity matches the holder of a certificate."""
+        """Return whether a certificate with this issuer and subject matches."""
         if issuer != self.authority or not subject:
             return False
         return full_match(self.subject_reg_exp)(subject) if self.subject_reg_exp else subject == self.subject
 
     @property
     def authority(self) -> str:
-        """Return the issuer of a signer who matches (gkm.api.signers.Signer)."""
+        """Return the issuer that a matching signer has (gkm.api.signers.Signer)."""
         return self.issuer or ca_issuer(self.ca_file)
 
     def __str__(self) -> str:
@@ -86,7 +86,7 @@ class Identity(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
 
 
 def ca_issuer(path: str) -> str:
-    """Return the issuer of a signer whose certificate an authority in this file issued."""
+    """Return the issuer text for certificates from the authorities in a file."""
     return f"{CA_ISSUER}{path}"
 
 
@@ -116,7 +116,7 @@ class RequiredAttestation(Struct, frozen=True, rename="camel", forbid_unknown_fi
     rules: Annotated[list[PredicateRule], Meta(max_length=MAX_RULES)] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Refuse a type that only signatures have."""
+        """Refuse a predicate type that only signatures have."""
         if self.predicate_type.startswith(SIGNATURE_PREDICATES):
             raise ValueError("`predicateType` is a signature's type, which every policy requires already")
 
@@ -185,7 +185,7 @@ class Policy(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
 
     @property
     def certificate_authorities(self) -> tuple[str, ...]:
-        """Return the files of certificate authorities that identities name, each once."""
+        """Return the paths of the certificate authorities that the identities name, each once."""
         return tuple(dict.fromkeys(identity.ca_file for identity in self.identities if identity.ca_file))
 
 
@@ -206,12 +206,12 @@ class Verification(Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
     when_revoked: Literal["withdraw", "keep"] = "withdraw"
 
     def __post_init__(self) -> None:
-        """Refuse an interval that would overload registries."""
+        """Refuse a recheck interval so short that it would overload registries."""
         if 0 < self.recheck_interval < SHORTEST_RECHECK_SECONDS:
             raise ValueError(f"`recheckInterval` is 0 (never) or at least {SHORTEST_RECHECK_SECONDS:g} seconds")
 
     def files(self) -> Iterator[str]:
-        """Yield the paths of the files that a verdict depends on."""
+        """Yield the paths of the files that verification reads."""
         for policy in self.policies:
             yield from (key for key in policy.keys if not is_pem(key))
             yield from policy.certificate_authorities

@@ -20,7 +20,7 @@ _ERROR = re.compile(r"ERROR: <input>:(\d+):(\d+): ([^\n]*)")
 
 
 def compile_rule(expression: str) -> Any:  # noqa: ANN401 -- the engine publishes no types
-    """Return the compiled form of an expression that is true or false.
+    """Compile a rule, a CEL expression that returns true or false.
 
     Raises:
         ValueError: it is longer than MAX_EXPRESSION, or invalid; the message has line and column.
@@ -31,7 +31,7 @@ def compile_rule(expression: str) -> Any:  # noqa: ANN401 -- the engine publishe
 
 
 def violation(expression: str, predicate: Any) -> str:  # noqa: ANN401 -- any JSON
-    """Return the reason why a predicate does not satisfy a rule; "" if it does. For a child process only.
+    """Return why a predicate does not satisfy a rule; "" if it does. Call it in a child process only.
 
     Raises:
         ValueError: as `compile_rule`.

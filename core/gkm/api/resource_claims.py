@@ -35,7 +35,7 @@ class ClaimSpec(Struct, frozen=True):
     devices: ClaimDevices = ClaimDevices()
 
     def device_classes(self) -> Iterator[str]:
-        """Yield the requested device classes."""
+        """Yield the device classes that the claim requests."""
         for request in self.devices.requests or ():
             for one in (request.exactly, *(request.first_available or ())):
                 if one is not None and one.device_class_name:
@@ -63,7 +63,7 @@ class ResourceClaimTemplate(Struct, frozen=True):
 
 
 class WatchedClaimTemplate(ResourceClaimTemplate, frozen=True):
-    """A template of claims of which each device class is held once. `spec` is empty once it is decoded."""
+    """A template of claims as watched objects hold it; each device class is kept once and `spec` is emptied."""
 
     classes: tuple[str, ...] = ()
 
@@ -77,7 +77,7 @@ class WatchedClaimTemplate(ResourceClaimTemplate, frozen=True):
         return iter(self.classes)
 
     def outline(self, why: str) -> Self:
-        """Return it with less metadata."""
+        """Return a reduced copy of a template that is too large."""
         return structs.replace(self, metadata=self.metadata.outline(why))
 
 
@@ -88,5 +88,5 @@ class ResourceClaim(Struct, frozen=True):
     spec: ClaimSpec = ClaimSpec()
 
     def device_classes(self) -> Iterator[str]:
-        """Yield the requested device classes."""
+        """Yield the device classes that the claim requests."""
         return self.spec.device_classes()

@@ -1,4 +1,4 @@
-"""The order in which nodes pull an image, when a cache bounds how many do at a time (docs/reference/rollout.md). Pure.
+"""The order in which nodes pull an image if the cache limits how many pull at a time (docs/reference/rollout.md). Pure.
 
 Every node has a rank for every digest: a hash of both. The controllers publish the last rank that is open; an agent
 compares it with its own. No node needs a lease, and no list of names is published.
@@ -33,15 +33,12 @@ class RolloutStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 def rank_of(node: str, digest: str) -> str:
-    """Return the rank of a node: 64 bits, in hexadecimal so that texts compare as numbers do.
-
-    The digest is a part of it, so that no node is always the first.
-    """
+    """Return the rank of a node for a digest: a 64-bit hash in hexadecimal; nodes pull in the order of their ranks."""
     return hashlib.sha256(f"{digest}\n{node}".encode()).hexdigest()[:16]
 
 
 def is_open(policy: RolloutPolicy | None, status: RolloutStatus | None, node: str, digest: str) -> bool:
-    """Return whether a node may pull a digest now; always, without a bound of nodes."""
+    """Return whether a node may pull a digest now; always True without a limit."""
     if policy is None:
         return True
     return status is not None and status.digest == digest and rank_of(node, digest) <= status.open_rank

@@ -10,7 +10,7 @@ RDNA = re.compile(r"gfx1[0-9][0-9a-f]{2}", re.ASCII)
 
 
 class GpuTarget(Struct, frozen=True, order=True, rename="camel"):
-    """A GPU that an entry was built for: `arch` is "90" for sm_90, or "gfx90a".
+    """A kind of GPU that a kernel was compiled for: `arch` is "90" for sm_90, or "gfx90a".
 
     `warp_size` is the number of threads that run together. `ptx_version` is the version of PTX without its dot (84), or
     the major version of a driver (590). `ptx_version` and `cuda_version` (`12.9`) come from the label; 0 and "" without

@@ -22,7 +22,7 @@ class AllowedKind(Struct, frozen=True, rename="camel", forbid_unknown_fields=Tru
 
     @property
     def plural(self) -> str:
-        """Return the name of the resource."""
+        """Return the plural name of the resource, as RBAC uses it."""
         return self.resource or _plural(self.kind.lower())
 
     def __str__(self) -> str:
@@ -58,7 +58,7 @@ class TaskGroups(Struct, frozen=True, rename="camel", forbid_unknown_fields=True
         return any((allowed.group, allowed.kind) == (group, kind) for allowed in self.allowed_kinds)
 
     def plural(self, group: str, kind: str) -> str:
-        """Return the name of the resource of an allowed kind."""
+        """Return the plural resource name of an allowed kind."""
         return next(each for each in self.allowed_kinds if (each.group, each.kind) == (group, kind)).plural
 
 

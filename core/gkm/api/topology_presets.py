@@ -35,7 +35,7 @@ class LabelFamily:
 
     @property
     def keys(self) -> Keys:
-        """Return all keys."""
+        """Return all label keys of the family, by level."""
         return (*chain(*self.levels.values()), *self.domain, *self.rack, *self.further)
 
 
@@ -83,7 +83,7 @@ HAS_PRESET = frozenset(get_args(PresetName))
 
 @dataclass(frozen=True, slots=True)
 class PresetKeys:
-    """The keys that presets add: by level, and for the fabric domain, the block and the rack of the planner."""
+    """The label keys that presets add: by level, for the fabric domain, and for the planner's block and rack."""
 
     levels: Mapping[str, Keys] = field(default_factory=dict)
     domain: Keys = ()
@@ -104,5 +104,5 @@ class PresetKeys:
 
 
 def joined(keys: Iterable[str], more: Iterable[str]) -> list[str]:
-    """Return keys with others behind them, each once."""
+    """Return the keys of both lists in order, without duplicates."""
     return list(dict.fromkeys([*keys, *more]))

@@ -17,7 +17,7 @@ LONGEST_SECONDS = 7 * 86_400
 PLANNED_LEVELS = (CLIQUE_LEVEL, "block", "cluster", "region")
 """The levels that Runs are planned with, from the closest to the widest; the default levels of the tree."""
 AREAS = PLANNED_LEVELS[2:]
-"""The levels that domains of one name may differ in."""
+"""The levels at which a run can be kept in one area or spread over areas."""
 LEVEL_LABELS = "level.gkm.io/"
 """The prefix of the labels that `topology.nodeLabels` writes."""
 
@@ -74,7 +74,7 @@ def _default_levels() -> list[TopologyLevel]:
 
 
 class NoConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """`config` of a provider without configuration."""
+    """The empty `config` of a provider that has no settings."""
 
 
 Globs = Annotated[list[Annotated[str, Meta(min_length=1, max_length=64)]], Meta(min_length=1, max_length=64)]
@@ -85,19 +85,19 @@ def _everything() -> list[str]:
 
 
 class CountedSwitches(Struct, frozen=True, kw_only=True):
-    """Globs for the names and identifiers of the switches whose cables count; `!` before one excludes."""
+    """Globs for names and ids of switches: cables to matching switches are used; `!` excludes."""
 
     switches: Globs = _everything()
 
 
 class CountedAdapters(CountedSwitches, frozen=True, kw_only=True):
-    """Globs for the names of the adapters whose cables count."""
+    """Globs for names of adapters whose cables are used."""
 
     adapters: Globs = _everything()
 
 
 class CountedInterfaces(CountedSwitches, frozen=True, kw_only=True):
-    """Globs for the names of the interfaces whose cables count."""
+    """Globs for names of network interfaces whose cables are used."""
 
     interfaces: Globs = _everything()
 
@@ -116,7 +116,7 @@ _CONFIGS: dict[str, type[NoConfig | CountedAdapters | CountedInterfaces]] = {
     "ufm": CountedAdapters,
     "lldp": LldpConfig,
 }
-"""The provider ufm has further keys, which it checks."""
+"""The settings type of each provider of GKM; the provider ufm validates its further keys itself."""
 
 
 class TopologyProvider(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -131,7 +131,7 @@ class TopologyProvider(Struct, frozen=True, rename="camel", forbid_unknown_field
     stale_seconds: Annotated[float, Meta(ge=0, le=LONGEST_SECONDS)] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a `config` that a provider of ours does not know."""
+        """Refuse a `config` that does not fit one of GKM's providers."""
         try:
             convert(self.config, _CONFIGS.get(self.name, dict[str, Any]))
         except ValidationError as error:
@@ -139,11 +139,7 @@ class TopologyProvider(Struct, frozen=True, rename="camel", forbid_unknown_field
 
 
 class TopologyGuard(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """When a change that takes the domains of many nodes must be confirmed.
-
-    It is more than `percent` of the placed nodes and at least `minimum` of them. The same result in `rounds` rounds,
-    `interval_seconds` apart, confirms it.
-    """
+    """When a change that removes many nodes from their domains must be confirmed before it is applied."""
 
     percent: Annotated[int, Meta(ge=0, le=100)] = 20
     minimum: Annotated[int, Meta(ge=1, le=1_000_000)] = 8
@@ -183,7 +179,7 @@ class Topology(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     node_labels: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse two levels or providers of one name, our own labels as a source, and a Topology without labels."""
+        """Refuse duplicate levels or providers, GKM's own labels as a source, and a Topology without node labels."""
         for what, names in (
             ("levels", [level.name for level in self.levels]),
             ("providers", [provider.name for provider in self.providers]),
@@ -213,16 +209,19 @@ class Topology(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
 
     @property
     def preset_keys(self) -> PresetKeys:
-        """Return the keys that the presets add."""
+        """Return the label keys that the configured presets add."""
         return PresetKeys.of(self.presets)
 
     @property
     def has_own_levels(self) -> bool:
-        """Return whether the levels are other than the default ones."""
+        """Return whether the configured levels differ from the default levels."""
         return self.levels != _default_levels()
 
     def counted(self, name: str) -> tuple[list[str], list[str]]:
-        """Return the globs for adapters or interfaces, and for switches, of a provider; the defaults without one."""
+        """Return the configured globs of a provider, for adapters or interfaces, and for switches.
+
+        The defaults if absent.
+        """
         found = (provider.config for provider in self.providers if provider.name == name)
         config = convert(next(found, {}), _CONFIGS[name])
         adapters = config.adapters if isinstance(config, CountedAdapters) else []

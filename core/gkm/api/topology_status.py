@@ -56,7 +56,7 @@ class QuarantinedNode(Struct, frozen=True):
 
 
 class ReportedConflict(Struct, frozen=True):
-    """HyperNodes of other sources that GKM gives way to."""
+    """HyperNodes of other sources that cover the same nodes, so GKM does not write its own."""
 
     kind: str
     message: str

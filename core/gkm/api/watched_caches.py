@@ -14,7 +14,7 @@ _NO_STATUS, _DEFAULT_POLICY = CacheStatus(), UpdatePolicy()
 
 
 class WatchedCache(GKMCache, frozen=True, rename="camel", tag_field="kind", tag="GKMCache"):
-    """A GKMCache without the metadata that GKM does not read. `oversized` names the field that is too large."""
+    """A GKMCache as watched objects hold it: with reduced metadata. `oversized` names a field that is too large."""
 
     oversized: str = ""
 
@@ -28,7 +28,7 @@ class WatchedCache(GKMCache, frozen=True, rename="camel", tag_field="kind", tag=
 
 
 class WatchedClusterCache(ClusterGKMCache, frozen=True, rename="camel", tag_field="kind", tag="ClusterGKMCache"):
-    """A ClusterGKMCache, in the same way."""
+    """A ClusterGKMCache as watched objects hold it: with reduced metadata."""
 
     oversized: str = ""
 
@@ -50,5 +50,5 @@ def _reduce(cache: WatchedCache | WatchedClusterCache) -> None:
 
 
 def oversized(cache: Cache) -> str:
-    """Return which field of a watched cache is too large, so that its spec is not known; "" if no field is."""
+    """Return the field that makes a watched cache too large, so that its spec was dropped; "" if its size is fine."""
     return cache.oversized if isinstance(cache, WatchedCache | WatchedClusterCache) else ""

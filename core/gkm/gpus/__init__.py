@@ -1,4 +1,4 @@
-"""The GPUs of this machine behind one Protocol, and the check whether a cache fits them.
+"""Read the GPUs of this machine, and check whether a cache fits them.
 
 Only this package uses NVML, and only in a short-lived child process (docs/design/node-state.md gives the reason).
 """

@@ -7,18 +7,18 @@ from gkm.gpus.values import FATAL_CODES, MAX_FAULTS, Fault, printable
 
 _T = TypeVar("_T")
 DescribeError = Callable[[Exception], tuple[str, str] | None]
-"""Returns the code and the text of a vendor's own error; None for any other error."""
+"""Returns the code and text of an error that the vendor's library raised; None for any other error."""
 
 MAX_MESSAGE = 160
-"""With the name of a call before it, a message still fits into an error."""
+"""Limit of characters of an error text, so that it fits into a message together with the call's name."""
 UNREADABLE = "UNREADABLE"
 """The code of an answer that the binding itself could not decode: a garbled name, a missing key."""
 
 
 class DriverCalls:
-    """Make calls about one GPU or system and collect the failures.
+    """Calls the driver about one GPU or system, and collects failures instead of raising them.
 
-    `absent` are the codes of a feature that does not exist.
+    `absent` are the error codes that mean that the GPU does not have the feature.
     """
 
     def __init__(self, describe_error: DescribeError, absent: Collection[str] = ()) -> None:
@@ -28,19 +28,18 @@ class DriverCalls:
 
     @property
     def faults(self) -> tuple[Fault, ...]:
-        """Return each fault once, the fatal ones first, and MAX_FAULTS of them at most."""
+        """Return each failure once, fatal ones first, at most MAX_FAULTS."""
         return tuple(sorted(self._faults.values(), key=lambda fault: fault.code not in FATAL_CODES))[:MAX_FAULTS]
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """Return the faults as text."""
+        """Return the failures as text."""
         return tuple(f"{fault.call}: {fault.message}" for fault in self.faults)
 
     def query(self, call: str, function: Callable[[], _T], default: _T, *, optional: bool = False) -> _T:
-        """Return the answer, or `default`; with `optional` an absent feature is not a fault.
+        """Call the driver and return the answer, or `default` after a failure.
 
-        Bindings raise other errors than their own (text that is not UTF-8, a value that is not a number, a function
-        that an older library lacks); any of them must cost this field and not the GPU.
+        With `optional` a missing feature is no failure.
         """
         try:
             return function()

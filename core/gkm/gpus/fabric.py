@@ -61,11 +61,7 @@ def decode(
 
 
 def clique_of(cliques: Iterable[tuple[int, int]]) -> int | None:
-    """Return the clique that older structures name, of pairs (type, id): the first for unicast pointers.
-
-    nvml.h says so of nvmlGpuFabricInfo_v4_t. Cliques of logical endpoints can be wider: programs reach a GPU there only
-    with special calls.
-    """
+    """Return the clique id to report from (type, id) pairs: the first clique for unicast pointers."""
     return next((number for kind, number in cliques if kind == UNICAST_POINTER), None)
 
 

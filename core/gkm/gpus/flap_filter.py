@@ -10,12 +10,12 @@ from gkm.api.grammar import agree, count_of
 from gkm.gpus.values import Fault, Gpu, Inventory, printable
 
 MISSING_SECONDS = 300.0
-"""An upgrade by NVIDIA's GPU operator unloads, installs and loads the driver in minutes."""
+"""Seconds for which vanished GPUs are reported as missing; NVIDIA's GPU operator replaces a driver within minutes."""
 NOT_READY = "NOT_READY"
 
 
 class FlapFilter:
-    """Remembers the GPUs of the last good reading, by backend."""
+    """Remembers, for each backend, the GPUs of the last good reading."""
 
     def __init__(self) -> None:
         self._last_gpus: dict[str, tuple[Gpu, ...]] = {}
@@ -41,7 +41,7 @@ class FlapFilter:
         return filtered
 
     def has_missing_gpus(self, now: float) -> bool:
-        """Return whether GPUs are missing, for less than MISSING_SECONDS."""
+        """Return whether GPUs vanished less than MISSING_SECONDS ago."""
         return self._missing_since is not None and now - self._missing_since < MISSING_SECONDS
 
 

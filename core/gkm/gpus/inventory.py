@@ -12,16 +12,14 @@ from gkm.gpus.values import Inventory
 from gkm.hoststate.bounded_command import BoundedCommand, RunFailed
 
 TIMEOUT_SECONDS = 30.0
-"""Without the persistence daemon nvmlInit wakes each GPU, a second or two each; beyond this the driver hangs."""
+"""Limit in seconds. Without the persistence daemon nvmlInit wakes each GPU, a second or two each; a longer call
+hangs."""
 
 MAX_OUTPUT = 1 << 20
 
 
 class InventoryReader:
-    """Read the GPUs, never with two children at a time, even when a broken driver holds one in the kernel.
-
-    `devices` is the directory of PCI devices.
-    """
+    """Reads the GPUs in a child process, never in two at a time, even if a broken driver blocks one in the kernel."""
 
     def __init__(
         self,
@@ -33,7 +31,7 @@ class InventoryReader:
         self._command = BoundedCommand(arguments, timeout, MAX_OUTPUT, environment)
 
     def read(self) -> Inventory:
-        """Return the GPUs that are present now. A failure is an error in the reading; this method never raises."""
+        """Return the GPUs that are present now. It never raises: a failure is an error in the returned inventory."""
         try:
             result = self._command.run()
         except RunFailed as error:
@@ -44,7 +42,7 @@ class InventoryReader:
 
 
 def decode(output: bytes) -> Inventory:
-    """Return the reading that a probe printed, or a reading with an error where the output is invalid."""
+    """Return the inventory that a probe printed; an inventory with an error if the output is invalid."""
     try:
         json_limits.check_objects(output)
         json_limits.check_items(output)

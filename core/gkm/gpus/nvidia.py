@@ -210,7 +210,7 @@ _DIRECTORIES = (
 
 
 def load() -> None:
-    """Load the library, if the variable is set; later the linker finds it by its name, as it does every loaded one."""
+    """Load NVIDIA's management library (NVML) from the driver directory of the node, if the environment names one."""
     root = os.environ.get(VARIABLE)
     for directory in _DIRECTORIES if root else ():
         with suppress(OSError):
@@ -219,7 +219,7 @@ def load() -> None:
 
 
 def action() -> str:
-    """Return what to do where the library is not visible."""
+    """Return the next step for an administrator if the driver's library is not visible in the container."""
     if not os.environ.get(VARIABLE):
         return "run the container with runtimeClassName nvidia, or set agent.driverRoot"
     return "agent.driverRoot is set: name the directory with the usr/lib or usr/lib64 of the driver"

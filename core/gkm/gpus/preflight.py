@@ -53,7 +53,7 @@ _DRIVER_VERSION = re.compile(r"([0-9]{3,4})\.[0-9.]+", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Preflight:
-    """The verdict: GPUs that fit in one entry, the others by reason. `reason` is None when at least one fits."""
+    """The result of the check: the GPUs that fit, and the others by reason. `reason` is None if at least one fits."""
 
     compatible: tuple[CompatibleGPUs, ...]
     incompatible: tuple[IncompatibleGPUs, ...]
@@ -72,7 +72,7 @@ def check(targets: Iterable[GpuTarget], gpus: Iterable[Gpu]) -> Preflight:
 
 
 def unusable(gpus: Iterable[Gpu]) -> list[str]:
-    """Return a sentence about the GPUs that no cache fits, because they are lost or unreadable, for each fault."""
+    """Return a sentence for each fault of GPUs that can use no cache, because they are lost or unreadable."""
     found: dict[str, list[int]] = {}
     for gpu in sorted(gpus, key=lambda gpu: gpu.index):
         if fault := _unusable(gpu):

@@ -25,14 +25,14 @@ The argument is the directory of PCI devices, which distinguishes a missing driv
 
 
 def vendors() -> dict[str, Vendor]:
-    """Return every vendor by its name, in the order of their indices."""
+    """Return the reader of each vendor by its name, in the order in which GPUs are numbered."""
     from gkm.gpus import amd, nvidia  # noqa: PLC0415 -- they load the bindings; only the probe's process may
 
     return {"Nvidia": nvidia.read, "Amd": amd.read}
 
 
 def read_vendor(name: str, vendor: Vendor, devices: Path) -> Inventory:
-    """Return the reading of a vendor; a defect in its binding must not hide the GPUs of another."""
+    """Return the GPUs of one vendor; an exception in its library becomes an error in the result."""
     try:
         return vendor(devices)
     except Exception as error:  # noqa: BLE001 -- the agent receives any failure as a value
@@ -40,7 +40,10 @@ def read_vendor(name: str, vendor: Vendor, devices: Path) -> Inventory:
 
 
 def merge(readings: Sequence[Inventory]) -> Inventory:
-    """Return the readings of all vendors as one: the indices of each vendor follow the previous vendor's indices."""
+    """Return the readings of all vendors as one inventory.
+
+    The GPU indices of a vendor follow those of the one before.
+    """
     combined = Inventory()
     for reading in readings:
         first = max((gpu.index + 1 for gpu in combined.gpus), default=0)

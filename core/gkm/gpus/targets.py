@@ -18,11 +18,11 @@ _MAX_LISTED_CHARACTERS = 24
 
 
 class NormalizedTarget(GpuTarget, frozen=True):
-    """A target in normal form: cuda's architecture without a prefix, hip's without features."""
+    """A build target in normal form: CUDA architectures without `sm_`, HIP architectures without features."""
 
     @property
     def is_possible(self) -> bool:
-        """Return whether such a GPU can exist."""
+        """Return whether a GPU with these values can exist."""
         return bool(self.backend.strip() and self.arch.strip()) and 1 <= self.warp_size <= _MAX_WARP
 
     @property
@@ -32,11 +32,7 @@ class NormalizedTarget(GpuTarget, frozen=True):
         return f"backend {backend!r}, architecture {arch!r}, warp size {self.warp_size}"
 
     def matches_warp_size(self, gpu: Gpu) -> bool:
-        """Return whether the warp sizes agree, for a target of the GPU's architecture.
-
-        MCV writes 64 for every AMD GPU, also for RDNA, whose warp size is 32: for RDNA a target's 64 is ignored, and
-        the architecture alone decides.
-        """
+        """Return whether a target of the GPU's architecture also has the GPU's warp size."""
         if RDNA.fullmatch(self.arch) and (gpu.warp_size, self.warp_size) == (_RDNA_WARP, _CLAIMED_WARP):
             return True
         return self.warp_size == gpu.warp_size

@@ -14,7 +14,7 @@ Size = Annotated[int, Meta(ge=0, lt=1 << 40)]
 
 MAX_FAULTS = 32
 FATAL_CODES = frozenset({"GPU_IS_LOST", "RESET_REQUIRED", "INSUFFICIENT_POWER", "GPU_NOT_FOUND"})
-"""NVML reports them for a GPU that runs no work until an administrator acts, even if some of its data is readable."""
+"""NVML error codes of a GPU that runs no work until an administrator acts, even if some of its data is readable."""
 
 
 class Fault(Struct, frozen=True):
@@ -76,7 +76,7 @@ class Gpu(Struct, frozen=True):
 
     @property
     def fatal_fault(self) -> Fault | None:
-        """Return why the GPU cannot be used: it is lost, or its kind could not be read."""
+        """Return the fault that makes the GPU unusable: it is lost, or its model could not be read. None otherwise."""
         fatal = next((fault for fault in self.faults if fault.code in FATAL_CODES), None)
         if fatal is not None or (self.backend and self.arch and self.warp_size):
             return fatal
@@ -84,7 +84,7 @@ class Gpu(Struct, frozen=True):
 
 
 class Inventory(Struct, frozen=True):
-    """One reading. Without GPUs and without errors it means a machine without GPUs."""
+    """The GPUs of one reading. No GPUs and no errors mean a machine without GPUs."""
 
     gpus: Annotated[tuple[Gpu, ...], Meta(max_length=MAX_GPUS)] = ()
     errors: Annotated[tuple[Text, ...], Meta(max_length=32)] = ()
@@ -96,12 +96,12 @@ class Inventory(Struct, frozen=True):
 
     @property
     def unreadable(self) -> bool:
-        """Return whether the reading failed as a whole; it then does not mean a machine without GPUs."""
+        """Return whether the whole reading failed; it then does not mean that the machine has no GPUs."""
         return bool(self.errors) and all(gpu.fatal_fault for gpu in self.gpus)
 
     @property
     def comparable(self) -> "Inventory":
-        """Return this reading without values that change every second, for comparison with another."""
+        """Return a copy without values that change every second, for comparison with another reading."""
         return replace(self, gpus=tuple(replace(gpu, power_state="") for gpu in self.gpus))
 
 

@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from threading import Lock
 
 KILL_SECONDS = 2.0
-"""How long `run` waits for a killed process, and for a process that has closed its output."""
+"""Seconds that `run` waits for a killed process to end, and for a process that has closed its output."""
 MAX_STDERR_BYTES = 4096
 _CHUNK = 1 << 16
 
 
 class RunFailed(Exception):
-    """The program gave no result; the message is a predicate that follows the program's name."""
+    """The program did not run to its end; the message is the end of a sentence that begins with the program's name."""
 
 
 @dataclass(frozen=True, slots=True)

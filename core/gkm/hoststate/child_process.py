@@ -43,10 +43,7 @@ class ChildProcess:
         self.exited = os.pidfd_open(self.pid)
 
     def end(self, grace_seconds: float, kill_seconds: float) -> int | None:
-        """End the child and its process group: SIGTERM, and after `grace_seconds` seconds SIGKILL. Call it once.
-
-        Return the exit status, negative for a signal, or None if the child hangs in the kernel.
-        """
+        """End the child and its process group: SIGTERM, then SIGKILL after `grace_seconds`. Call it once."""
         self.socket.close()
         if grace_seconds > 0 and not self.has_exited():
             self._signal(signal.SIGTERM)
@@ -59,13 +56,13 @@ class ChildProcess:
         return None
 
     def has_exited(self, seconds: float = 0.0) -> bool:
-        """Return whether the child exits within `seconds`. It must not have been ended."""
+        """Return whether the child exits by itself within `seconds`; do not call it after `end`."""
         poll = select.poll()
         poll.register(self.exited, select.POLLIN)
         return bool(poll.poll(seconds * 1000))
 
     def is_stuck(self) -> bool:
-        """Return whether an ended child still hangs in the kernel."""
+        """Return whether the child still hangs in the kernel after `end`."""
         return self._process.poll() is None
 
     def _signal(self, number: int) -> None:

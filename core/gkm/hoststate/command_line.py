@@ -62,7 +62,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def installed_version() -> str:
-    """Return the installed version of GKM, `unknown` for sources that were never installed."""
+    """Return the installed version of GKM, `unknown` if the package is not installed."""
     from importlib import metadata  # noqa: PLC0415 -- a process that serves does not need this module
 
     try:

@@ -24,7 +24,7 @@ CODES: Final = frozenset(
         *("UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED"),
     )
 )
-"""The status codes of gRPC: the only values of the label."""
+"""The gRPC status codes: the only values of the metric's label `code`."""
 
 MAX_BYTES: Final = 64 << 10
 _VERSION: Final = 1
@@ -34,7 +34,10 @@ _MAX_COUNT: Final = 1 << 53
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """Durations: `counts` of each bucket alone, the last one above every bound, and the sum of all seconds."""
+    """Durations: the number in each bucket alone (not cumulative.
+
+    The last bucket has no bound), and their sum in seconds.
+    """
 
     counts: tuple[int, ...] = (0,) * (len(BUCKET_BOUNDS) + 1)
     seconds: float = 0.0
@@ -48,7 +51,7 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class EndedLayers:
-    """Private layers of volumes that had a cache and ended: those that the program left empty, those it wrote to.
+    """Unmounted private layers above a cache: how many the program left empty, and how many it wrote to.
 
     A kernel that the program finds in the cache writes no file; a kernel that the cache lacks is compiled into the
     layer. `written_bytes` is the size of the layers at their end.
@@ -67,17 +70,17 @@ class EndedLayers:
 
 @dataclass(frozen=True, slots=True)
 class NodeCounters:
-    """The counters of the CSI process on a node."""
+    """All counters of the CSI driver on a node."""
 
     publishes: "PublishHistograms" = field(default_factory=dict)
     layers: EndedLayers = EndedLayers()
     kernel_misses: Mapping[str, Mapping[MissReason, int]] = field(default_factory=dict)
-    """Entries that programs compiled beside a cache, of volumes that ended: by runtime and reason."""
+    """Entries that programs compiled although a cache was mounted, in unmounted volumes, by runtime and reason."""
     without_cache: int = 0
-    """Volumes that started without a cache and ended, into which the program wrote."""
+    """Unmounted volumes that had started without a cache and that the program wrote to."""
 
     def with_layer(self, used_bytes: int, misses: RuntimeMisses) -> "NodeCounters":
-        """Return the counts with one more ended layer, and the entries that were compiled into it."""
+        """Return the counters after one more unmounted layer, with the entries that were compiled into it."""
         summed = {
             **self.kernel_misses,
             **{name: _sum(self.kernel_misses.get(name, {}), found.reasons) for name, found in misses.items()},
@@ -90,10 +93,10 @@ PublishHistograms = Mapping[str, Histogram]
 
 
 def save(layout: Layout, counted: NodeCounters) -> None:
-    """Replace the file in one step.
+    """Replace the counters file atomically.
 
     Raises:
-        OSError: a disk operation failed; the old content stays.
+        OSError: a write failed; the old content stays.
     """
     encoded = {
         code: {"counts": list(histogram.counts), "seconds": histogram.seconds}
@@ -107,7 +110,7 @@ def save(layout: Layout, counted: NodeCounters) -> None:
 
 
 def load(layout: Layout) -> NodeCounters:
-    """Return the counters; zeros without a file.
+    """Return the counters in the file; zeros if the file does not exist.
 
     Raises:
         UnreadableState: the file is invalid, or of another version.

@@ -5,7 +5,7 @@ from pathlib import Path
 
 
 def spare_bytes(directory: Path, min_free_percent: float) -> int:
-    """Return the free bytes of a disk beyond the part of it that stays free; 0 if it has too few inodes.
+    """Return the free bytes of a disk above the reserved share; 0 if too few inodes are free.
 
     Args:
         directory: any directory of the disk.

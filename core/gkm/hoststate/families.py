@@ -26,12 +26,12 @@ class FamilyChoice:
 
 
 def save(layout: Layout, choice: FamilyChoice) -> None:
-    """Replace the choice for a family, durably; raises OSError."""
+    """Write the chosen member of a family atomically and sync it to the disk; raises OSError."""
     files.replace(layout.family(choice.ref), files.encode({"member": choice.member.name, "why": choice.why}))
 
 
 def load(layout: Layout, ref: CacheRef) -> FamilyChoice | None:
-    """Return the choice for a family, None if absent.
+    """Return the chosen member of a family, None if the node has recorded no choice.
 
     Raises:
         UnreadableState: the file exists and cannot be used.
@@ -57,7 +57,7 @@ def chosen(layout: Layout, ref: CacheRef) -> Pointer | None:
 
 
 def remove(layout: Layout, ref: CacheRef) -> None:
-    """Remove the choice for a family; idempotent."""
+    """Remove the recorded choice of a family; idempotent."""
     path = layout.family(ref)
     path.unlink(missing_ok=True)
     files.remove_empty(path.parent, levels=2)

@@ -22,13 +22,10 @@ class UnreadableState(ValueError):
 
 
 def replace(path: Path, data: bytes, *, durable: bool = True, mode: int = 0o666) -> None:
-    """Replace `path` by `data` in one step, making its directory first.
-
-    `durable` costs two fsyncs and is for files that must survive a power cut; files below /run do not need it.
-    The umask restricts `mode`.
+    """Replace the file at `path` with `data` atomically; create its directory if needed.
 
     Raises:
-        OSError: the file system refused; the old content stays.
+        OSError: a write failed; the old content stays.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
@@ -47,7 +44,7 @@ def replace(path: Path, data: bytes, *, durable: bool = True, mode: int = 0o666)
 
 
 def temporaries(path: Path) -> Iterator[Path]:
-    """Return the temporary files of writes of `path` that a kill interrupted."""
+    """Yield the temporary files that interrupted writes of `path` left."""
     return path.parent.glob(f".{path.name}.*.tmp")
 
 
@@ -61,13 +58,13 @@ def closing(descriptor: int) -> Iterator[int]:
 
 
 def sync_directory(path: Path) -> None:
-    """Make the names in a directory durable."""
+    """Sync a directory, so that its names survive a power cut."""
     with closing(os.open(path, os.O_RDONLY | os.O_DIRECTORY)) as descriptor:
         os.fsync(descriptor)
 
 
 def sync_file_system(path: Path) -> None:
-    """Make everything below `path` durable with one syncfs(2); thousands of fsyncs would take minutes.
+    """Sync all files on the file system of `path` with one syncfs(2), so that they survive a power cut.
 
     Raises:
         OSError: a disk operation failed.
@@ -170,5 +167,5 @@ def load(path: Path, decode: Callable[[Mapping[str, Any]], _T], limit: int = MAX
 
 
 def encode(value: Mapping[str, Any]) -> bytes:
-    """Return `value` as the JSON of state files: readable, and the same bytes for the same value."""
+    """Return `value` as JSON for a state file: readable, and always the same bytes for the same value."""
     return (json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()

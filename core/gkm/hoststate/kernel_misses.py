@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class KernelMissCounts:
-    """The entries of one runtime that a program compiled: numbers by reason, beside the `mounted` entries of the cache.
+    """The entries of one runtime that a program compiled, by reason; `mounted` is the number of entries in the cache.
 
     `difference` names the first factor that differs, in a text for people; the pod may have written any part of it. If
     not `complete`, both numbers are lower bounds: the volume exceeds the limits of a read.
@@ -31,7 +31,7 @@ class KernelMissCounts:
 
     @property
     def kernels(self) -> int:
-        """Return the number of the entries that were compiled."""
+        """Return the number of compiled entries."""
         return sum(self.reasons.values())
 
 
@@ -43,7 +43,7 @@ _MAX_COUNT: Final = 1 << 31
 
 
 def save(layout: Layout, volumes: Mapping[str, RuntimeMisses]) -> None:
-    """Replace the file in one step; raises OSError."""
+    """Replace the file atomically; raises OSError."""
     value = {
         volume: {
             runtime: {
@@ -60,7 +60,7 @@ def save(layout: Layout, volumes: Mapping[str, RuntimeMisses]) -> None:
 
 
 def load(layout: Layout) -> Mapping[str, RuntimeMisses]:
-    """Return the misses of each volume that has any; {} without a file.
+    """Return the compiled entries of each volume that has any; {} if the file does not exist.
 
     Raises:
         UnreadableState: the file is invalid.
@@ -69,7 +69,7 @@ def load(layout: Layout) -> Mapping[str, RuntimeMisses]:
 
 
 def counts(encoded: object) -> Mapping[MissReason, int]:
-    """Return numbers by reason, as JSON has them.
+    """Return the counts by reason from decoded JSON.
 
     Raises:
         ValueError: the text has another form.
@@ -80,7 +80,7 @@ def counts(encoded: object) -> Mapping[MissReason, int]:
 
 
 def by_runtime(encoded: object, read: Callable[[Any], T]) -> Mapping[str, T]:
-    """Return what `read` makes of the value of each runtime.
+    """Return a mapping by runtime, whose values `read` converts from decoded JSON.
 
     Raises:
         ValueError: the JSON has another form.

@@ -14,19 +14,19 @@ CAPTURED_CONTENT = "content"
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Paths of one node. `state` survives a reboot, `run` does not."""
+    """The paths of GKM on one node. Files below `state` survive a reboot, files below `run` do not."""
 
     state: Path = Path("/var/lib/gkm")
     run: Path = Path("/run/gkm")
 
     @property
     def store(self) -> Path:
-        """Return the directory of the entries."""
+        """Return the directory of the store entries."""
         return self.state / "store" / "sha256"
 
     @property
     def trash(self) -> Path:
-        """Return the directory for entries to delete: on the same file system, so one rename withdraws an entry."""
+        """Return the trash directory, on the same file system as the store, so that one rename moves an entry there."""
         return self.state / "trash"
 
     @property
@@ -73,7 +73,7 @@ class Layout:
 
     @property
     def caches(self) -> Path:
-        """Return the directory of the pointers."""
+        """Return the directory of the pointers, the files with the state of each cache on this node."""
         return self.state / "caches"
 
     @property
@@ -115,12 +115,12 @@ class Layout:
 
     @property
     def usage(self) -> Path:
-        """Return the directory of the derived usage files."""
+        """Return the directory of the usage files, which list the pods that use each cache."""
         return self.run / "usage"
 
     @property
     def waiting(self) -> Path:
-        """Return the directory of the marks of waiting pods."""
+        """Return the directory of the files that mark caches which pods wait for."""
         return self.run / "waiting"
 
     @property
@@ -147,7 +147,7 @@ class Layout:
         return self.state.joinpath("caches", ref.scope, ref.name, "cache.json")
 
     def family(self, ref: CacheRef) -> Path:
-        """Return the file with the member that this node chose for the family of a name."""
+        """Return the file with the chosen member of the family `ref`."""
         return self.state.joinpath("caches", ref.scope, ref.name, "family.json")
 
     def volume_record(self, volume_id: str) -> Path:
@@ -164,7 +164,10 @@ class Layout:
 
     @property
     def owned(self) -> tuple[Path, ...]:
-        """Return all that GKM makes directly below `state` and `run`; anything else there belongs to others."""
+        """Return all directories and files that GKM creates directly below `state` and `run`.
+
+        Other names belong to others.
+        """
         below_state = (self.store.parent, self.trash, self.work, self.blobs, self.relocations, self.empty, self.caches)
         below_run = (
             *(self.volumes, self.layers, self.usage, self.waiting, self.counters.parent),
@@ -173,7 +176,7 @@ class Layout:
         return *below_state, self.captured, self.catalog, self.survey.parent, self.check_request, self.locks, *below_run
 
     def make_directories(self) -> None:
-        """Make the directories; idempotent, and each process may be the first.
+        """Create all directories; idempotent, and any process may be the first.
 
         Raises:
             OSError: the roots cannot be written.
@@ -194,9 +197,9 @@ class Layout:
 
 
 def ref_of_scope(scope: str, name: str) -> CacheRef:
-    """Return the reference of the cache whose pointer lies in `scope`.
+    """Return the cache whose pointer lies in the directory `scope`.
 
     Raises:
-        InvalidName: GKM did not make that directory.
+        InvalidName: GKM did not create a directory of this name.
     """
     return CacheRef(None if scope == CLUSTER_SCOPE else scope, name)

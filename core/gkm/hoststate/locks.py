@@ -15,33 +15,33 @@ _POLL_SECONDS = 0.1
 
 
 class LockBusy(Exception):
-    """Another holder excludes this lock."""
+    """The lock is held by another process in a mode that excludes this one."""
 
 
 def shared(path: Path) -> AbstractContextManager[None]:
-    """Hold `path` shared, or fail at once: a publish never waits, kubelet repeats its call.
+    """Take a shared lock on `path`, or fail at once: a publish never waits, because kubelet repeats its call.
 
     Raises:
-        LockBusy: garbage collection holds it.
+        LockBusy: garbage collection holds the lock.
     """
     return _flock(path, fcntl.LOCK_SH | fcntl.LOCK_NB)
 
 
 def exclusive(path: Path) -> AbstractContextManager[None]:
-    """Hold `path` exclusively, or fail at once.
+    """Take an exclusive lock on `path`, or fail at once.
 
     Raises:
-        LockBusy: a publish or another collection holds it.
+        LockBusy: a publish or another collection holds the lock.
     """
     return _flock(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 @contextmanager
 def process_lock(path: Path, seconds: float = 0.0) -> Iterator[None]:
-    """Hold `path` exclusively for the life of a process; its predecessor has `seconds` to end.
+    """Hold the lock of a process at `path`; wait up to `seconds` for the previous process to end.
 
     Raises:
-        LockBusy: another process still holds it.
+        LockBusy: another process still holds the lock.
     """
     deadline = time.monotonic() + seconds
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -58,12 +58,10 @@ def process_lock(path: Path, seconds: float = 0.0) -> Iterator[None]:
 
 
 def shared_beyond_exec(path: Path) -> None:
-    """Hold `path` shared until this process ends, also after it has become another program by execve(2).
-
-    Its descriptor stays open; children inherit it unless they close what they did not ask for.
+    """Take a shared lock on `path` that this process keeps until it ends, also across execve(2).
 
     Raises:
-        LockBusy: garbage collection holds it.
+        LockBusy: garbage collection holds the lock.
     """
     os.set_inheritable(_locked(path, fcntl.LOCK_SH | fcntl.LOCK_NB), True)  # noqa: FBT003 -- no keyword there
 

@@ -15,12 +15,12 @@ _STANDARD_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {"message", 
 
 
 def fields(**values: object) -> dict[str, object]:
-    """Return the `extra=` of an event: cache, digest, node, pod, volume. Values that are None are left out."""
+    """Return the `extra` argument of a log call with these fields; fields that are None are left out."""
     return {name: value for name, value in values.items() if value is not None}
 
 
 class JsonFormatter(logging.Formatter):
-    """Format an event as one line of JSON. `ascii_only` is for a stream without UTF-8."""
+    """Formats a log record as one line of JSON. `ascii_only` is for a stream without UTF-8."""
 
     def __init__(self, *, ascii_only: bool = False) -> None:
         super().__init__()

@@ -16,7 +16,7 @@ CLUSTER_SCOPE = "_cluster-scoped"
 
 
 class InvalidName(ValueError):
-    """A name that must not become part of a path."""
+    """A name is invalid, so it must not become part of a path."""
 
 
 def namespace(value: str) -> str:
@@ -28,7 +28,7 @@ def cache_name(value: str) -> str:
     """Return `value` if it is a valid name of a cache object.
 
     Raises:
-        InvalidName: it is not, or it holds "..", which the subdomain pattern alone would pass.
+        InvalidName: it is not a valid name, or contains "..".
     """
     return _subdomain(value, "a cache")
 
@@ -52,7 +52,7 @@ def digest(value: str) -> str:
     """Return `value` if it is a sha256 digest in its canonical form.
 
     Raises:
-        InvalidName: it is not (a loose check leads to bugs like containers/image CVE-2024-3727).
+        InvalidName: it is not a canonical digest (a loose check leads to bugs like containers/image CVE-2024-3727).
     """
     return _checked(_DIGEST, value, "a digest")
 
@@ -64,7 +64,7 @@ def is_digest(value: str) -> bool:
 
 @dataclass(frozen=True, slots=True, order=True)
 class CacheRef:
-    """A reference to a cache object; `namespace` is None for a ClusterGKMCache."""
+    """The namespace and name of a cache; `namespace` is None for a ClusterGKMCache."""
 
     namespace: str | None
     name: str
@@ -81,7 +81,7 @@ class CacheRef:
 
     @property
     def scope(self) -> str:
-        """Return the directory of the namespace."""
+        """Return the name of the directory that stands for the namespace, or for cluster-wide caches."""
         return CLUSTER_SCOPE if self.namespace is None else self.namespace
 
     def __str__(self) -> str:
@@ -102,5 +102,5 @@ def _checked(pattern: re.Pattern[str], value: str, kind: str) -> str:
 
 
 def quoted(value: str) -> str:
-    """Return a value for a message: escaped, and at most 80 characters of it."""
+    """Return a value for a message, escaped and cut at 80 characters."""
     return repr(value if len(value) <= 80 else value[:80] + "…")  # noqa: PLR2004 -- a line a person can read

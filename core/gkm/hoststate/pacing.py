@@ -1,4 +1,4 @@
-"""How often something may happen: pauses between retries, a token bucket, and a minimum interval for each key.
+"""Limit how often an action happens: backoff between retries, a token bucket, and a minimum interval for each key.
 
 These are values and clocks only. They never sleep: the caller does, where a stop event can end its wait. `clock`
 returns monotonic seconds.
@@ -54,7 +54,7 @@ class TokenBucket:
         self._lock = Lock()
 
     def try_acquire(self) -> bool:
-        """Take a token if the bucket has one; return whether it had."""
+        """Take a token if one is available now; return whether one was."""
         with self._lock:
             self._refill()
             if self._tokens < 1.0:
@@ -63,7 +63,7 @@ class TokenBucket:
             return True
 
     def reserve(self) -> float:
-        """Take a token, which may come later; return the seconds until it does."""
+        """Take the next token even if it comes later; return the seconds until it is available."""
         with self._lock:
             self._refill()
             self._tokens -= 1.0
@@ -76,10 +76,7 @@ class TokenBucket:
 
 
 class MinimumInterval(Generic[K]):
-    """The last time of each key, to keep what happens for one key `seconds` apart. For one thread.
-
-    It grows with its keys: these must be few, or the caller must call `retain_only`.
-    """
+    """Keeps events for the same key at least `seconds` apart. Not thread-safe."""
 
     def __init__(self, seconds: float, clock: Clock = time.monotonic) -> None:
         self._seconds = seconds
@@ -87,11 +84,11 @@ class MinimumInterval(Generic[K]):
         self._last: dict[K, float] = {}
 
     def has_passed(self, key: K) -> bool:
-        """Return whether the interval has passed since the key was recorded, or whether it never was."""
+        """Return whether the last recorded event of the key is longer ago than the interval; True without an event."""
         return self._clock() >= self._last.get(key, float("-inf")) + self._seconds
 
     def record(self, key: K) -> None:
-        """Begin the interval of a key now."""
+        """Record an event for the key now."""
         self._last[key] = self._clock()
 
     def retain_only(self, keys: Collection[K]) -> None:

@@ -51,18 +51,14 @@ class Pointer:
 
     @property
     def is_on_its_way(self) -> bool:
-        """Return whether the cache becomes Ready if all goes well.
-
-        A cache that is Pending for a reason, such as a registry that does not answer, does not. GPUs that cannot be
-        read are no such reason: a driver is being upgraded.
-        """
+        """Return whether the cache will become Ready without a change by a user."""
         if self.state is CacheState.PENDING:
             return self.reason in ("", GPU_LOST)
         return self.state in (CacheState.DOWNLOADING, CacheState.EXTRACTING)
 
 
 def save(layout: Layout, pointer: Pointer) -> None:
-    """Replace the pointer of a cache, durably."""
+    """Replace the pointer of a cache atomically and sync it to the disk."""
     files.replace(layout.pointer(pointer.ref), files.encode(_to_json(pointer)))
 
 
@@ -92,7 +88,7 @@ def refs(layout: Layout) -> Iterator[CacheRef]:
 
 
 def refs_with(layout: Layout, file_of: Callable[[CacheRef], Path]) -> Iterator[CacheRef]:
-    """Yield every cache for which the file exists; as `refs`."""
+    """Yield every cache for which `file_of` names an existing file; raises as `refs`."""
     for scope in files.names_in(layout.caches):
         try:
             cache_names = files.names_in(layout.caches / scope)

@@ -10,11 +10,7 @@ from pathlib import Path
 
 
 def restrict(headroom_bytes: int) -> None:
-    """Limit this process to its present memory and `headroom_bytes`, and to the files that it has open.
-
-    Call it when all modules are loaded. A CPU time limit is `signal.setitimer(signal.ITIMER_PROF, seconds)`, which then
-    ends the process by SIGPROF: RLIMIT_CPU counts whole seconds.
-    """
+    """Limit this process to `headroom_bytes` more memory than it uses now, and to its open files."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
     limits = {
         resource.RLIMIT_AS: pages * resource.getpagesize() + headroom_bytes,

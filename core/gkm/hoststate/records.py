@@ -59,7 +59,7 @@ class VolumeRecord:
 
     @property
     def requested(self) -> CacheRef:
-        """Return the cache or family that the pod names."""
+        """Return the cache or family that the pod's volume names."""
         return CacheRef(self.ref.namespace, self.family) if self.family else self.ref
 
     @property

@@ -16,7 +16,7 @@ from gkm.hoststate.records import VolumeRecord
 
 @dataclass(frozen=True, slots=True)
 class VolumeUse:
-    """A volume in the file: `line` is JSON with the field names of the GKM design document."""
+    """One volume in the usage file; `line` is its JSON with the field names of GKM's design document."""
 
     volume_id: str
     pod_name: str
@@ -24,7 +24,7 @@ class VolumeUse:
 
     @classmethod
     def from_record(cls, record: VolumeRecord) -> Self:
-        """Return the use that a record describes."""
+        """Return the line for a volume record."""
         value = {
             "podName": record.pod_name,
             "podNamespace": record.pod_namespace,

@@ -10,15 +10,15 @@ from gkm.hoststate.layout import Layout
 from gkm.hoststate.names import CacheRef
 
 EXPIRY_SECONDS = 300.0
-"""Kubelet repeats a call after two minutes and two seconds at most (exponentialbackoff, maxDurationBeforeRetry); a pod
-without a call for longer has ended, or has its volume."""
+"""Seconds after which a mark expires. Kubelet repeats a call after at most two minutes and two seconds, so a pod
+without a newer call has ended or has its volume."""
 
 
 def mark_waiting(layout: Layout, ref: CacheRef) -> None:
     """Record that a pod waits for a cache, now.
 
     Raises:
-        OSError: it cannot be recorded; the pod only loses its precedence.
+        OSError: the mark cannot be written; the cache then loses its precedence.
     """
     path = layout.waiting_file(ref)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -34,10 +34,10 @@ def is_pod_waiting(layout: Layout, ref: CacheRef) -> bool:
 
 
 def clear_waiting(layout: Layout, ref: CacheRef) -> None:
-    """Remove the record for a cache; idempotent.
+    """Remove the mark of a cache; idempotent.
 
     Raises:
-        OSError: it cannot be removed.
+        OSError: the mark cannot be removed.
     """
     path = layout.waiting_file(ref)
     path.unlink(missing_ok=True)

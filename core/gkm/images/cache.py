@@ -25,10 +25,10 @@ from gkm.runtimes.placement import joined, names_in
 CACHES_LABEL = "gkm.io/caches"
 """The runtimes of an image with several caches (gkm.runtimes.placement)."""
 MOUNT_PATH_LABEL = "gkm.io/mount-path"
-"""Where a container must see the caches: their files name this path (gkm cache build --for-path)."""
+"""Label: the path at which containers must see the caches, because their files contain it (--for-path)."""
 MAX_TARGETS = 256
 MAX_VERSION = 32
-"""The characters of a version; a later check ignores an unreadable one."""
+"""Limit of characters of a version in a label."""
 _BACKEND = re.compile(r"[a-z][a-z0-9_]{0,15}", re.ASCII)
 _ARCH = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:+-]{0,31}", re.ASCII)
 _MAX_WARP = 1024
@@ -38,11 +38,7 @@ _COUNT = re.compile(r"([0-9]{1,18}), one of [^\n]*", re.ASCII)
 
 
 def entry_label(count: str, runtimes: str) -> str:
-    """Return the label of the number of entries of a cache among several.
-
-    A GKM that knows only images of one cache would mount the first cache without a word of the others. It refuses this
-    text before it fetches anything, because it is not a number; MCV does not read the label.
-    """
+    """Return the label with the number of entries, for an image with several caches."""
     return f"{count}, one of several caches: {runtimes}"
 
 
@@ -76,7 +72,7 @@ class Format(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RuntimeCache:
-    """The cache of one runtime in an image. `size_bytes` and `entry_count` are claims; None without a claim."""
+    """The cache of one runtime in an image, from its labels. `size_bytes` and `entry_count` are None if not stated."""
 
     format: Format
     targets: tuple[GpuTarget, ...]
@@ -105,7 +101,7 @@ class CacheImage:
 
     @property
     def runtime(self) -> str:
-        """Return the runtimes as one text."""
+        """Return the names of the runtimes, joined by a dash."""
         return joined(kind.value for kind in self.formats)
 
     @property
@@ -115,25 +111,22 @@ class CacheImage:
 
     @property
     def size_bytes(self) -> int | None:
-        """Return the claimed size of all caches."""
+        """Return the size of all caches as the labels state it, None if they do not."""
         return _sum(cache.size_bytes for cache in self.caches)
 
     @property
     def entry_count(self) -> int | None:
-        """Return the claimed number of entries of all caches."""
+        """Return the number of entries of all caches as the labels state it, None if they do not."""
         return _sum(cache.entry_count for cache in self.caches)
 
     @property
     def download_bytes(self) -> int:
-        """Return how many bytes a pull downloads."""
+        """Return how many bytes a pull downloads, by the manifest."""
         return sum(layer.size for layer in self.layers)
 
 
 def common_targets(caches: Sequence[Collection[GpuTarget]]) -> tuple[GpuTarget, ...]:
-    """Return the GPUs that every cache is for, each with the newest versions that a cache needs.
-
-    A cache may state a GPU with several versions of CUDA, which are alternatives: the oldest is used.
-    """
+    """Return the GPUs that can use every cache, each with the newest versions of CUDA and PTX that a cache needs."""
     if len(caches) == 1:
         return tuple(caches[0])
     needs = [{_hardware(target): target for target in sorted(cache, key=_versions, reverse=True)} for cache in caches]
@@ -173,7 +166,7 @@ def describe(registry: ImageSource, ref: Reference) -> CacheImage:
     those too (cosign does not sign the images of an index one by one).
 
     Raises:
-        GKMError: METADATA_MISSING when it is no cache image, METADATA_INVALID for invalid labels; as the registry
+        GKMError: METADATA_MISSING if the image is no cache image, METADATA_INVALID for invalid labels; as the registry
         raises.
     """
     manifest = registry.manifest(ref)
@@ -186,7 +179,7 @@ def describe(registry: ImageSource, ref: Reference) -> CacheImage:
 
 
 def host_platform() -> Platform:
-    """Return the platform of this machine, in Go's terms."""
+    """Return the platform of this machine in Go's spelling, such as linux/amd64."""
     machine = platform.machine()
     return Platform({"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine), "linux")
 
@@ -203,7 +196,7 @@ def from_labels(ref: Reference, image: ImageManifest, labels: dict[str, str]) ->
 
 
 def stated_targets(labels: Mapping[str, str], kind: Format, name: str) -> tuple[GpuTarget, ...]:
-    """Return the GPUs that the labels of image `name` state for a cache.
+    """Return the GPUs that the labels of an image state for one of its caches.
 
     Raises:
         GKMError: METADATA_INVALID.
@@ -280,7 +273,7 @@ def _check_artifact(ref: Reference, image: ImageManifest, kind: Format) -> None:
 
 
 def is_valid_target(target: GpuTarget) -> bool:
-    """Return whether the fields of a target are well-formed."""
+    """Return whether the backend, architecture and warp size of a target have a valid form."""
     named = _BACKEND.fullmatch(target.backend) and _ARCH.fullmatch(target.arch)
     return bool(named) and 1 <= target.warp_size <= _MAX_WARP
 

@@ -9,7 +9,7 @@ from gkm.api.errors import GKMError, Reason
 from gkm.images.manifest import decode
 
 MAX_ENTRIES = 200_000
-"""The same as the files of a store entry."""
+"""Limit of entries in a cache; equal to the limit of files in a store entry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class _Manifest(Struct):
 
 
 def entries_in(manifest: bytes) -> list[CacheEntry]:
-    """Return the entries of a cache manifest; an empty list if there is no manifest.
+    """Return the entries that a cache manifest lists; an empty list if there is no manifest.
 
     Raises:
         GKMError: METADATA_INVALID; TOO_LARGE beyond MAX_ENTRIES.

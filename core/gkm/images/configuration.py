@@ -33,7 +33,7 @@ class _RootFilesystem(Struct):
 
 
 class ImageConfig(Struct):
-    """The fields of a configuration that GKM reads; `created` may be anything."""
+    """The fields of an image configuration that GKM reads; `created` may be of any type."""
 
     config: _ContainerConfig = field(default_factory=_ContainerConfig)
     created: Any = None
@@ -41,7 +41,7 @@ class ImageConfig(Struct):
 
     @property
     def diff_ids(self) -> tuple[str, ...]:
-        """Return the digests of the unpacked layers; () where the configuration states no digests."""
+        """Return the digests of the unpacked layers; empty if the configuration has no such list."""
         try:
             return tuple(msgspec.convert(self.rootfs, type=_RootFilesystem).diff_ids)
         except msgspec.ValidationError:
@@ -49,12 +49,12 @@ class ImageConfig(Struct):
 
     @property
     def labels(self) -> dict[str, str]:
-        """Return the labels."""
+        """Return the labels of the image."""
         return self.config.labels or {}
 
 
 def read_config(raw: bytes, name: str) -> ImageConfig:
-    """Return the configuration of image `name`.
+    """Decode the configuration of the image `name`.
 
     Raises:
         GKMError: METADATA_INVALID.
@@ -63,7 +63,7 @@ def read_config(raw: bytes, name: str) -> ImageConfig:
 
 
 def creation_time(stated: Iterable[object]) -> datetime | None:
-    """Return the first text that is a valid time, to the second; None without a valid one."""
+    """Return the first valid time among the texts, to the second; None if no text is a valid time."""
     return next((time for text in stated if (time := _time(text)) is not None), None)
 
 
@@ -95,7 +95,10 @@ def encode_config(platform: Platform, labels: dict[str, str], diff_ids: list[str
 def assemble_image(
     config: bytes, layers: Sequence[LocalBlob], labels: dict[str, str], base: Sequence[Descriptor] = ()
 ) -> LocalImage:
-    """Return the image of a configuration and its layers, after the layers of `base`, whose bytes it does not have."""
+    """Return an image with a configuration and its layers.
+
+    `base` are layers before them, which only the registry has.
+    """
     packed = LocalBlob.from_bytes(config, OCI_CONFIG)
     manifest = {
         "schemaVersion": 2,

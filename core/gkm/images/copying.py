@@ -19,14 +19,14 @@ from gkm.images.signing import store
 COSIGN_SUFFIXES = (".sig", ".att", ".sbom")
 """The tags `sha256-<hex><suffix>` of cosign 2 beside an image: signatures, attestations, bills of materials."""
 MAX_ARTIFACTS = 512
-"""The artifacts about an image and about one another; a build attaches a dozen."""
+"""Limit of artifacts that are attached to an image, directly or to each other; a build attaches a dozen."""
 MAX_IMAGES = 64
 """The images of an index."""
 
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """An artifact about the image or artifact `subject`: a referrer, or with a `suffix` the content of cosign's tag."""
+    """A signature, attestation or other artifact about `subject`; `suffix` is set for the content of a cosign tag."""
 
     subject: str
     manifest: Manifest
@@ -103,7 +103,7 @@ class ImageCopy:
 
 
 def attached(source: ImageSource, pinned: Reference) -> list[Artifact]:
-    """Return what is attached to a pinned image, each behind its subject: a signature can be about an attestation.
+    """Return the artifacts attached to an image, each after its subject: a signature can be about an attestation.
 
     Raises:
         GKMError: as ImageSource.referrers; TOO_LARGE beyond MAX_ARTIFACTS.

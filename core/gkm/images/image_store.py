@@ -21,13 +21,13 @@ class ImageSource(Protocol):
         """
 
     def has_mirrors(self, ref: Reference) -> bool:
-        """Return whether another host than the registry may send the content of a reference."""
+        """Return whether the content of a reference may come from another host than its registry."""
 
     def without_mirrors(self) -> Self:
-        """Return the same place, read without mirrors."""
+        """Return the same place, which is then read without mirrors."""
 
     def within(self, seconds: float) -> Self:
-        """Return the same place for a series of exchanges that together end within `seconds` from now."""
+        """Return the same place with a deadline for all following requests, `seconds` from now."""
 
     def resolve(self, ref: Reference) -> str:
         """Return the digest that a reference names now.
@@ -45,30 +45,33 @@ class ImageSource(Protocol):
         """
 
     def blob(self, ref: Reference, download: BlobDownload) -> None:
-        """Write the rest of a blob; the bytes are valid only when this function returns.
+        """Download the missing bytes of a blob; they are verified only when this method returns.
 
         Raises:
             GKMError: as `manifest`.
         """
 
     def small_blob(self, ref: Reference, descriptor: Descriptor, limit: int) -> bytes:
-        """Return the bytes of a small blob; raises as `manifest` does."""
+        """Return the bytes of a small blob, verified; raises as `manifest` does."""
 
     def referrers(self, ref: Reference) -> list[Descriptor]:
         """Return the referrers of a pinned image; raises as `manifest` does."""
 
 
 class ImageStore(ImageSource, Protocol):
-    """A place that images are also written to."""
+    """A place that images are read from and written to."""
 
     def blob_exists(self, ref: Reference, descriptor: Descriptor) -> bool:
         """Return whether the repository of `ref` has a blob; raises as `store_manifest` does."""
 
     def mount_blob(self, ref: Reference, descriptor: Descriptor, source: Reference) -> bool:
-        """Let the repository of `ref` share a blob of `source`; False if the place cannot, and the blob is sent."""
+        """Link a blob of the repository `source` into the repository of `ref`.
+
+        Return False if the blob must be uploaded.
+        """
 
     def store_blob(self, ref: Reference, blob: LocalBlob, counter: ByteCounter) -> None:
-        """Store a blob and report its bytes; raises as `store_manifest` does."""
+        """Upload a blob and report the bytes to `counter`; raises as `store_manifest` does."""
 
     def store_manifest(self, ref: Reference, raw: bytes, media_type: str) -> bool:
         """Store a manifest under the tag or digest of `ref`; return whether the place lists it as a referrer.

@@ -16,24 +16,24 @@ if TYPE_CHECKING:
 
 PIECE_BYTES = 256 << 10
 ProgressCallback = Callable[[int, int], object]
-"""Called with the bytes done and the total."""
+"""Called with the bytes done so far and the total bytes."""
 
 
 class ByteCounter:
-    """Adds up bytes and reports each sum. Thread-safe; the callbacks run one at a time."""
+    """Adds up transferred bytes and reports each sum. Thread-safe; callbacks run one at a time."""
 
     def __init__(self, report: ProgressCallback, total: int) -> None:
         self._report, self._total, self.done = report, total, 0
         self._lock = Lock()
 
     def add(self, count: int) -> None:
-        """Add `count` bytes (less than 0 to take bytes back) and report the sum; the callback may raise."""
+        """Add `count` bytes (negative to subtract) and report the new sum; the callback may raise."""
         with self._lock:
             self.done += count
             self._report(self.done, self._total)
 
     def through(self, parts: Iterable[bytes]) -> Iterator[bytes]:
-        """Yield the parts unchanged and add the length of each part that the consumer is done with."""
+        """Yield the parts unchanged, and add the length of each part after the consumer has used it."""
         for part in parts:
             yield part
             self.add(len(part))
@@ -41,7 +41,7 @@ class ByteCounter:
 
 @dataclass(slots=True)
 class StreamHasher:
-    """Hashes and counts the bytes of a stream, for a consumer that reads it or without one."""
+    """Computes the digest and the size of a byte stream."""
 
     size: int = 0
     _hash: "_Hash" = field(default_factory=hashlib.sha256)
@@ -58,7 +58,7 @@ class StreamHasher:
             yield part
 
     def read(self, parts: Iterable[bytes]) -> None:
-        """Read the parts to their end."""
+        """Read all parts to the end."""
         for part in parts:
             self.add(part)
 
@@ -74,7 +74,7 @@ class StreamHasher:
 
 @dataclass(frozen=True, slots=True)
 class LocalBlob:
-    """A blob of `descriptor.size` bytes: in memory, or in a file from `offset` on (an archive holds several)."""
+    """A blob in memory, or a range of a file: `descriptor.size` bytes from `offset` on."""
 
     descriptor: Descriptor
     source: bytes | Path
@@ -82,11 +82,11 @@ class LocalBlob:
 
     @classmethod
     def from_bytes(cls, data: bytes, media_type: str) -> "LocalBlob":
-        """Return the blob of bytes in memory."""
+        """Return a blob in memory with these bytes."""
         return cls(Descriptor(media_type, f"sha256:{hashlib.sha256(data).hexdigest()}", len(data)), data)
 
     def pieces(self) -> Iterator[bytes]:
-        """Yield its bytes in order.
+        """Yield the bytes of the blob in order.
 
         Raises:
             OSError: the file cannot be read, or ends too early.
@@ -140,20 +140,20 @@ def check_blob(found: Descriptor, wanted: Descriptor, name: str) -> None:
 
 
 def wrong_blob(name: str, wanted: Descriptor, what: str) -> GKMError:
-    """Return the error for a blob that differs from its manifest's description."""
+    """Return the error for a blob that does not match its manifest."""
     return GKMError(Reason.DIGEST_MISMATCH, f"blob {wanted.digest} of {name} is {what}")
 
 
 @dataclass(slots=True)
 class BlobDownload:
-    """The received part of a blob; the written bytes are valid only after `verify`."""
+    """A blob that is being downloaded; its bytes are verified only after `verify`."""
 
     descriptor: Descriptor
     write: Callable[[bytes], object]
     _hasher: StreamHasher = field(default_factory=StreamHasher)
 
     def resume(self, parts: Iterable[bytes]) -> None:
-        """Add the bytes that an earlier download wrote; they are hashed like new ones."""
+        """Add the bytes that an interrupted download left; they are hashed like new bytes."""
         self._hasher.read(parts)
 
     def receive(self, part: bytes) -> None:
@@ -181,7 +181,7 @@ class BlobDownload:
 
 
 def write_all(descriptor: int, part: bytes | memoryview) -> None:
-    """Write all of `part`; raises OSError."""
+    """Write all bytes of `part` to a descriptor; raises OSError."""
     view = memoryview(part)
     while view:
         view = view[os.write(descriptor, view) :]

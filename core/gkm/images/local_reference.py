@@ -23,9 +23,9 @@ _LOCAL = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class LocalReference(Reference):
-    """A name of an image in a layout or archive: `registry` is its form, and `repository` its path.
+    """A reference to an image in a layout or archive.
 
-    Without tag and digest it names the only image there.
+    `registry` is the form (oci or docker-archive), `repository` the path.
     """
 
     @property
@@ -35,16 +35,16 @@ class LocalReference(Reference):
 
     @property
     def name(self) -> str:
-        """Return form and path."""
+        """Return the reference without tag and digest."""
         return f"{self.registry}:{self.repository}"
 
     @property
     def identity(self) -> str:
-        """Return no identity: a signature must not name a path of this machine."""
+        """Return "": a signature must not name a path of this machine."""
         return ""
 
     def in_repository(self, name: str) -> Reference:  # noqa: ARG002 -- as in Reference
-        """Return this reference: the signatures of a layout are in it."""
+        """Return this reference itself: a layout holds the signatures of its images."""
         return self
 
 
@@ -58,7 +58,10 @@ def parse(text: str) -> Reference:
 
 
 def parse_local(text: str) -> LocalReference | None:
-    """Return the reference in `text` to an image on this machine; None for one in a registry; raises as `parse`."""
+    """Return the reference in `text` to an image on this machine; None for an image in a registry.
+
+    Raises as `parse`.
+    """
     if not text.startswith(FORMS):
         return None
     found = _LOCAL.fullmatch(text) if len(text) <= MAX_LENGTH else None

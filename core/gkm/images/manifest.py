@@ -18,7 +18,7 @@ from gkm.hoststate import names
 MAX_MANIFEST_BYTES = 4 << 20
 MAX_LAYERS = 64
 MAX_SIZE = 1 << 63
-"""The size of a blob, in bytes: the limit of an int64 (OCI image-spec, "Descriptor")."""
+"""Limit of the size of a blob in bytes: an int64 (OCI image-spec, "Descriptor")."""
 
 OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 OCI_EMPTY = "application/vnd.oci.empty.v1+json"
@@ -34,14 +34,14 @@ T = TypeVar("T")
 
 
 class Platform(Struct, frozen=True):
-    """The platform of an image in an index, in Go's terms."""
+    """The platform of an image in an index, in Go's spelling."""
 
     architecture: str
     os: str
 
 
 class Descriptor(Struct, frozen=True, rename="camel"):
-    """A manifest's description of another object: `size` in bytes, `digest` always a canonical sha256."""
+    """The type, size in bytes and digest of a blob or manifest; the digest is always a canonical sha256."""
 
     media_type: str
     digest: str
@@ -51,13 +51,13 @@ class Descriptor(Struct, frozen=True, rename="camel"):
     platform: Platform | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a digest or size that no later code could check."""
+        """Refuse an invalid digest or size."""
         names.digest(self.digest)
         if not 0 <= self.size < MAX_SIZE:
             raise ValueError(f"a size of {self.digest} is negative, or more than any disk has")
 
     def to_json(self) -> dict[str, Any]:
-        """Return the descriptor as GKM's own manifests state it."""
+        """Return the descriptor as JSON for a manifest that GKM writes."""
         return {"mediaType": self.media_type, "digest": self.digest, "size": self.size}
 
 
@@ -80,7 +80,9 @@ class ImageIndex(Struct, frozen=True, rename="camel"):
     media_type: str = ""
 
     def select(self, platform: Platform, name: str) -> Descriptor:
-        """Return the image for a platform. An image without a platform fits all, because cache files run on GPUs.
+        """Return the image for a platform.
+
+        An image without a platform fits every platform, because cache files run on GPUs.
 
         Raises:
             GKMError: METADATA_INVALID when no image or several images fit.
@@ -102,7 +104,7 @@ class ImageIndex(Struct, frozen=True, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The bytes of a manifest, the media type that the registry states, and the digest of the bytes."""
+    """The bytes of a manifest, the media type that the registry stated, and the digest of the bytes."""
 
     raw: bytes
     media_type: str
@@ -155,7 +157,7 @@ class Manifest:
 
 
 def decode(raw: bytes, kind: type[T], what: str, check: Callable[[bytes], None] = json_limits.check) -> T:
-    """Return JSON from outside as a typed value; `check` limits the memory that it takes (gkm.api.json_limits).
+    """Decode JSON from outside into a typed value; `check` limits the memory it takes (gkm.api.json_limits).
 
     Raises:
         GKMError: METADATA_INVALID, with the path of the wrong field, without content.

@@ -8,7 +8,7 @@ from gkm.api.errors import GKMError, Reason
 from gkm.hoststate import names
 
 MAX_LENGTH = 525
-"""The bound of GKMCache.spec.image: 255 for the name, 128 for the tag, the rest for the digest and separators."""
+"""Limit of characters: 255 for the name, 128 for the tag, the rest for the digest and separators."""
 
 _DEFAULT_REGISTRY = "docker.io"
 _ALIASES = frozenset({"index.docker.io", "registry-1.docker.io", "docker.io"})
@@ -65,11 +65,11 @@ class Reference:
         return replace(self, tag=None, digest=names.digest(digest))
 
     def tagged(self, tag: str) -> "Reference":
-        """Return the reference to another tag of the same repository."""
+        """Return the reference with another tag and without a digest."""
         return replace(self, tag=tag, digest=None)
 
     def in_repository(self, name: str) -> "Reference":
-        """Return the reference to the same tag and digest in the repository `name`; in this one if it is "".
+        """Return the reference with the same tag and digest in the repository `name`; unchanged if `name` is "".
 
         Raises:
             GKMError: INVALID_REFERENCE.

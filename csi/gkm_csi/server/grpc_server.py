@@ -33,12 +33,13 @@ from google.protobuf.message_factory import GetMessageClass
 from gkm_csi.status_errors import Code, StatusError, invalid_argument
 
 WORKERS: Final = 4
-"""Threads. Measured: 4 answer 64 concurrent calls faster than 1 or 10; a call waits for the kernel only."""
+"""Number of worker threads. Measured: 4 answer 64 concurrent calls faster than 1 or 10; a call waits for the kernel
+only."""
 MAX_CALLS: Final = 64
 """Calls in progress and waiting for a thread. gRPC itself refuses one more with RESOURCE_EXHAUSTED: kubelet does not
 count that as final (csi_client.go, isFinalError), so it repeats the call."""
 MAX_SOCKET_PATH: Final = 107
-"""Bytes that fit into sockaddr_un, less the terminating zero."""
+"""The longest path of a Unix socket in bytes (sockaddr_un without its terminating zero)."""
 _INTERNAL_MESSAGE = "csi.gkm.io failed; its log on the node has the cause"
 _OPTIONS = (
     ("grpc.max_receive_message_length", 256 << 10),
@@ -47,7 +48,7 @@ _OPTIONS = (
 _LOG = logging.getLogger(__name__)
 Handler = Callable[[Any], Message]
 CallObserver = Callable[[str, str, float], None]
-"""Called after every call with its name, its gRPC code, and its seconds."""
+"""A function that is called after each gRPC call with its name, status code and duration in seconds."""
 CHECK_SECONDS: Final = 5.0
 _TEMPORARY_PREFIX: Final = ".gkm-"
 
@@ -55,7 +56,7 @@ _TEMPORARY_PREFIX: Final = ".gkm-"
 def make_server(
     services: Mapping[ServiceDescriptor, object], sockets: Sequence[Path], observe: CallObserver = lambda *_: None
 ) -> grpc.Server:
-    """Return a server, not started yet, that serves every service on every socket.
+    """Return a server that is not started yet and serves every service on every socket.
 
     Raises:
         ListenError: a socket cannot be bound.
@@ -155,7 +156,7 @@ class ListenError(Exception):
 
 
 class GrpcServer(Protocol):
-    """The part of grpc.Server that SocketServer uses."""
+    """The methods of grpc.Server that SocketServer calls."""
 
     def start(self) -> None:
         """Start to serve."""
@@ -165,7 +166,10 @@ class GrpcServer(Protocol):
 
 
 class SocketServer:
-    """A server on `sockets`, replaced by a new one when a socket is gone; `make_server` returns a bound server."""
+    """A server on `sockets` that is replaced by a new one when a socket is missing.
+
+    `make_server` returns a bound server.
+    """
 
     def __init__(self, make_server: Callable[[], GrpcServer], sockets: Sequence[Path]) -> None:
         self._make_server = make_server
@@ -184,7 +188,10 @@ class SocketServer:
         self._server.start()
 
     def restore(self, grace: float) -> None:
-        """Listen again if a socket is missing or replaced; calls in progress have `grace` seconds to end."""
+        """Listen again if a socket is missing or replaced.
+
+        Calls in progress on the old server end within `grace` seconds.
+        """
         missing = [str(path) for path, ours in self._own_inodes.items() if _inode(path) != ours]
         if not missing:
             return
@@ -199,20 +206,20 @@ class SocketServer:
             previous.stop(grace)
 
     def stop(self, grace: float) -> None:
-        """Return when the calls in progress have ended, after `grace` seconds at most."""
+        """Stop the server and return when its calls have ended, after `grace` seconds at most."""
         if self._server is not None:
             self._server.stop(grace).wait()
 
 
 def remove_leftovers(directory: Path) -> None:
-    """Remove sockets that killed processes left between binding and renaming."""
+    """Remove temporary sockets of processes that were killed before they renamed them."""
     for leftover in directory.glob(f"{_TEMPORARY_PREFIX}*"):
         if leftover.is_socket():
             leftover.unlink(missing_ok=True)
 
 
 def check_socket_path(path: Path) -> None:
-    """Accept a path without a file, or with a socket that may be replaced.
+    """Check that a socket can be bound at a path: no file is there, or a socket that may be replaced.
 
     Raises:
         FileExistsError: another kind of file is there, which this driver must not remove.
@@ -226,7 +233,7 @@ def check_socket_path(path: Path) -> None:
 
 
 def temporary_path(path: Path, number: int) -> Path:
-    """Return a hidden name beside `path`, which kubelet ignores, for binding socket `number`."""
+    """Return a hidden path beside `path`, at which socket `number` is bound first; kubelet ignores it."""
     return path.with_name(f"{_TEMPORARY_PREFIX}{os.getpid()}.{number}")
 
 

@@ -21,7 +21,7 @@ from gkm_csi.proto import csi_pb2
 
 PROBE_INTERVAL_SECONDS: Final = 30.0
 WATCHDOG_SECONDS: Final = 180.0
-"""After this time without an answer the process ends. One mount that hangs in the kernel must not end it earlier."""
+"""Seconds without an answer after which the process ends itself. A single mount that hangs in the kernel takes less."""
 PROBE_TIMEOUT_SECONDS: Final = 20.0
 
 _LOG = logging.getLogger(__name__)
@@ -32,13 +32,11 @@ _CHANNEL_OPTIONS: Final = (("grpc.use_local_subchannel_pool", 1), ("grpc.enable_
 
 
 class ProbeFailed(Exception):
-    """The process on a socket does not answer; the message has the cause."""
+    """The process did not answer the probe; the message has the cause."""
 
 
 def probe(socket: Path, seconds: float = PROBE_TIMEOUT_SECONDS) -> str:
-    """Return the problem that the driver on a socket reports, "" if it reports no problem.
-
-    A driver that cannot mount on this machine answers, so it is alive: its errors reach the events of pods.
+    """Probe the driver on a socket; return the problem that it reports, "" if it is healthy.
 
     Raises:
         ProbeFailed: no answer arrives in time.

@@ -1,4 +1,4 @@
-"""The services of this process: parse a request, call the code that executes it, return the specification's message.
+"""The gRPC services of this process: parse a request, call gkm_csi.volumes, and return the response message.
 
 The methods have the names of the specifications. Kubelet finds the registration socket in its plugins_registry
 directory and calls GetInfo. This process registers itself instead of a sidecar (node-driver-registrar), so a registered
@@ -32,12 +32,12 @@ DRIVER_NAME: Final = "csi.gkm.io"
 
 @dataclass(frozen=True)
 class IdentityService:
-    """csi.v1.Identity; `missing` names the kernel features that this machine lacks."""
+    """The service csi.v1.Identity; `missing` names the kernel features that this machine lacks."""
 
     missing: Sequence[str]
 
     def GetPluginInfo(self, _: csi.GetPluginInfoRequest) -> csi.GetPluginInfoResponse:  # noqa: N802 -- name of the RPC
-        """Return the name of the CSIDriver object, and the version."""
+        """Return the driver's name, which is also the name of the CSIDriver object, and its version."""
         return csi.GetPluginInfoResponse(name=DRIVER_NAME, vendor_version=VERSION)
 
     def GetPluginCapabilities(  # noqa: N802 -- name of the RPC
@@ -47,7 +47,7 @@ class IdentityService:
         return csi.GetPluginCapabilitiesResponse()
 
     def Probe(self, _: csi.ProbeRequest) -> csi.ProbeResponse:  # noqa: N802 -- name of the RPC
-        """Return that the driver is ready.
+        """Answer that the driver is ready.
 
         Raises:
             StatusError: this machine lacks a kernel feature (CSI, "Probe Errors": FAILED_PRECONDITION).
@@ -58,7 +58,7 @@ class IdentityService:
 
 @dataclass(frozen=True, slots=True)
 class NodeService:
-    """csi.v1.Node for the node `name`."""
+    """The service csi.v1.Node on the node `name`."""
 
     name: str
     max_volumes: int
@@ -69,10 +69,10 @@ class NodeService:
     unpublisher: VolumeUnpublisher
     capture_mode: str
     unmappable: str = ""
-    """Why no pod in a user namespace can have a volume on this node, "" if it can."""
+    """Why pods in user namespaces cannot mount volumes on this node; "" if they can."""
 
     def NodeGetInfo(self, _: csi.NodeGetInfoRequest) -> csi.NodeGetInfoResponse:  # noqa: N802 -- name of the RPC
-        """Return the name of this node; no topology, which would need a capability."""
+        """Return the name of this node and no topology, which would need another capability."""
         return csi.NodeGetInfoResponse(node_id=self.name, max_volumes_per_node=self.max_volumes)
 
     def NodeGetCapabilities(  # noqa: N802 -- name of the RPC
@@ -89,10 +89,10 @@ class NodeService:
     def NodePublishVolume(  # noqa: N802 -- name of the RPC
         self, message: csi.NodePublishVolumeRequest
     ) -> csi.NodePublishVolumeResponse:
-        """Mount a cache for a pod.
+        """Mount a cache into a pod.
 
         Raises:
-            StatusError: it cannot be mounted.
+            StatusError: the cache cannot be mounted.
         """
         publish_request = request.parse_publish(message, self.kubelet, self.capture_mode)
         _require_kernel_features(self.missing)
@@ -107,10 +107,10 @@ class NodeService:
     def NodeUnpublishVolume(  # noqa: N802 -- name of the RPC
         self, message: csi.NodeUnpublishVolumeRequest
     ) -> csi.NodeUnpublishVolumeResponse:
-        """Unmount a volume; OK for a volume that does not exist.
+        """Unmount a volume; the answer is also OK if the volume does not exist.
 
         Raises:
-            StatusError: it cannot be unmounted.
+            StatusError: the volume cannot be unmounted.
         """
         self.unpublisher.unpublish(request.parse_volume_target(message.volume_id, message.target_path, self.kubelet))
         return csi.NodeUnpublishVolumeResponse()
@@ -135,12 +135,12 @@ class NodeService:
 
 @dataclass(frozen=True, slots=True)
 class RegistrationService:
-    """pluginregistration.Registration; `endpoint` is the path of the CSI socket in kubelet's mount namespace."""
+    """The service pluginregistration.Registration; `endpoint` is the path of the CSI socket as kubelet sees it."""
 
     endpoint: str
 
     def GetInfo(self, _: registration.InfoRequest) -> registration.PluginInfo:  # noqa: N802 -- name of the RPC
-        """Return name, type and socket; version 1.0.0 stands for all of CSI 1.x."""
+        """Return the type, name and socket of this plugin; version 1.0.0 stands for all of CSI 1.x."""
         return registration.PluginInfo(
             type="CSIPlugin", name=DRIVER_NAME, endpoint=self.endpoint, supported_versions=["1.0.0"]
         )

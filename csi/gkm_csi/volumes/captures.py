@@ -35,7 +35,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Captures:
-    """The captures of one node, one volume after the other; `min_free_percent` of the disk stays free."""
+    """Copies captures on one node, one volume after another; `min_free_percent` of the disk stays free."""
 
     def __init__(self, layout: Layout, layers: VolumeLayers, min_free_percent: float) -> None:
         self._layout = layout
@@ -46,19 +46,16 @@ class Captures:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="capture")
 
     def sweep(self) -> None:
-        """Remove unfinished captures of a killed process."""
+        """Remove unfinished copies of an earlier process that was killed."""
         for leftover in self._layout.captured.glob(f"{_TEMPORARY_PREFIX}*"):
             _remove(leftover)
 
     def stop(self) -> None:
-        """Return when no capture runs any more: the next process must have the directory to itself."""
+        """Return once no copy runs: the next process must be the only writer of the directory."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def ensure_captured(self, record: VolumeRecord) -> bool:
-        """Return whether the capture of a volume has ended, well or not; start it where no capture has run.
-
-        A failed capture is logged and loses the files that the pod added; it never holds up the end of the pod.
-        """
+        """Return whether the copy of a volume has ended, with or without success; start it if it has not run."""
         with self._lock:
             task = self._running.get(record.volume_id)
             if task is None:
@@ -73,7 +70,7 @@ class Captures:
             return True
 
     def capture_running(self, record: VolumeRecord) -> None:
-        """Capture the volume of a pod that goes on, soon. Each such capture has a new name."""
+        """Start a copy of a volume while its pod runs. Each such copy has a new name."""
         self._pool.submit(
             self._capture, record, self._layout.capture(f"{record.volume_id[:_MAX_ID]}.{int(time.time())}")
         )

@@ -1,4 +1,4 @@
-"""The lower layers of a volume: the locked store entry, and on top of it the relocated tree that the volume needs."""
+"""The lower layers of a volume: the locked store entry and, on top of it, the files rewritten for the mount path."""
 
 import errno
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,7 +27,7 @@ _EMPTY_CONTENT: Final = "empty:0"
 
 @dataclass(frozen=True, slots=True)
 class VolumeLayers:
-    """The layers of volumes on one node."""
+    """Opens the layers of volumes on one node."""
 
     node: str
     layout: Layout
@@ -36,7 +36,7 @@ class VolumeLayers:
 
     @contextmanager
     def locked_entry(self, record: VolumeRecord) -> Iterator[int | None]:
-        """Hold the entry of a volume under its shared lock, so that it is not collected; None for an empty volume.
+        """Yield a descriptor of a volume's store entry, locked against garbage collection; None for an empty volume.
 
         Raises:
             StatusError: the entry is being collected, or is missing.
@@ -56,12 +56,10 @@ class VolumeLayers:
 
     @contextmanager
     def lower_layers(self, entry: int | None, record: VolumeRecord) -> Iterator[Sequence[int]]:
-        """Hold the lower layers of a volume, the first on top.
-
-        The record must be on disk before: it keeps the tree from being removed.
+        """Yield descriptors of a volume's lower layers, the topmost first.
 
         Raises:
-            StatusError: the tree on top of the entry cannot be written, now or ever.
+            StatusError: the rewritten files cannot be written; the message says whether a retry can help.
         """
         layer = relocation_layer(record)
         if entry is None or layer is None:
@@ -78,7 +76,7 @@ class VolumeLayers:
 
     @contextmanager
     def mounted_layers(self, record: VolumeRecord) -> Iterator[tuple[MountedView, Sequence[int]]]:
-        """Hold the view of a published volume, and the layers below its own.
+        """Yield the mounted view of a published volume, and descriptors of the layers below its private layer.
 
         Raises:
             StatusError: the entry is being collected, or is missing.
@@ -107,7 +105,7 @@ def _keys(records: Iterable[VolumeRecord]) -> set[str]:
 
 
 def relocation_layer(record: VolumeRecord) -> RelocationLayer | None:
-    """Return the tree on top of a volume's entry, None if the volume needs no tree."""
+    """Return the layer with rewritten files that goes on a volume's entry, None if the volume needs no such files."""
     path = record.options.mount_path
     if not record.digest or not (path or record.is_private):
         return None
@@ -115,5 +113,5 @@ def relocation_layer(record: VolumeRecord) -> RelocationLayer | None:
 
 
 def mark_for(record: VolumeRecord) -> Mark:
-    """Return the mark of a volume's mount."""
+    """Return the mark that identifies the mount of a volume as one of GKM's."""
     return Mark(record.volume_id, record.digest or _EMPTY_CONTENT)

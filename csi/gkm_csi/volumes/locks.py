@@ -12,7 +12,7 @@ from gkm_csi.volumes.request import VolumeTarget
 
 
 class VolumeLocks:
-    """The locked volumes and targets; in memory, because kubelet repeats its calls after a restart."""
+    """Locks for volumes and target paths, in memory: kubelet repeats its calls after a restart."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -41,6 +41,6 @@ class VolumeLocks:
                 self._changed.notify_all()
 
     def wait_until_idle(self) -> None:
-        """Return when no call holds a lock; a call runs to its end even when its caller has gone."""
+        """Return once no call holds a lock; a call runs to its end even if its caller no longer waits."""
         with self._changed:
             self._changed.wait_for(lambda: not self._locked)

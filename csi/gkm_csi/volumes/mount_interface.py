@@ -15,10 +15,7 @@ from gkm.mounts.relocation.tree_store import RelocationLayer
 
 @dataclass(frozen=True, slots=True)
 class TargetState:
-    """The state of a target: `mounts` from the lowest to the topmost, None for a mount that is not ours.
-
-    `empty` tells whether a directory without mounts is empty; a foreign mount is never read.
-    """
+    """The mounts at a target path, from the lowest to the topmost; None stands for a mount that GKM did not make."""
 
     exists: bool
     empty: bool = True
@@ -26,21 +23,24 @@ class TargetState:
 
 
 class MountInterface(Protocol):
-    """Open entries, make and remove targets, mount and unmount; each operation succeeds or raises an OSError."""
+    """Opens entries, creates and removes target directories, mounts and unmounts; a failed operation raises OSError."""
 
     def open_entry(self, digest: str) -> AbstractContextManager[int]:
-        """Hold a descriptor of the directory of a store entry that pods see; FileNotFoundError without the entry."""
+        """Yield a descriptor of the directory in a store entry that pods see.
+
+        FileNotFoundError if the entry is missing.
+        """
 
     def observe(self, path: Path) -> TargetState:
-        """Return the state of a target; OSError if its path leads through a link or a file."""
+        """Return the state of a target path; OSError if the path leads through a link or a file."""
 
     def make(self, path: Path) -> bool:
-        """Make the directory of a target and return whether it was missing."""
+        """Create the directory at a target path; return whether it was missing."""
 
     def open_relocated(
         self, entry: int, digest: str, layer: RelocationLayer, in_use: Callable[[], Uses]
     ) -> AbstractContextManager[int]:
-        """Hold a descriptor of the tree on top of an entry, writing it where it is missing (gkm.mounts.relocation)."""
+        """Yield a descriptor of the rewritten files for an entry; write them first if they are missing."""
 
     def mount(
         self,
@@ -51,7 +51,7 @@ class MountInterface(Protocol):
         *,
         user_namespace: bool = False,
     ) -> None:
-        """Mount layers on an existing target: read-only, or with a private layer of `private_bytes` on top.
+        """Mount layers at an existing target: read-only, or with a private layer of at most `private_bytes` on top.
 
         Raises:
             OSError: a system call failed.
@@ -59,13 +59,13 @@ class MountInterface(Protocol):
         """
 
     def open_mounted(self, path: Path, *, user_namespace: bool = False) -> AbstractContextManager[MountedView]:
-        """Hold the view of the topmost mount of a target, without mounts of others; OSError without a mount."""
+        """Yield the topmost mount at a target; OSError if the target has no mount."""
 
     def filesystem_usage(self, path: Path) -> os.statvfs_result:
         """Return the usage of the file system at a target; OSError without a target."""
 
     def unmount(self, path: Path) -> int:
-        """Unmount all mounts of a target and return their number; idempotent."""
+        """Unmount all mounts at a target and return their number; idempotent."""
 
     def remove(self, path: Path) -> bool:
-        """Remove the directory of a target and return whether it is gone; idempotent, never recursive."""
+        """Remove the directory at a target; return whether it is gone; idempotent, never recursive."""

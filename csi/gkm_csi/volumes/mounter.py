@@ -23,7 +23,7 @@ from gkm_csi.volumes.mount_interface import TargetState
 
 @dataclass(frozen=True, slots=True)
 class Mounter:
-    """Mounts of one node: sources beneath the store, targets beneath kubelet's directory."""
+    """Mounts on one node: sources are in the store, targets are below kubelet's directory."""
 
     layout: Layout
     kubelet: Path
@@ -99,7 +99,7 @@ class Mounter:
             directory.rmdir()
 
     def remove_scratch(self, directory: Path) -> None:
-        """Unmount and remove a scratch directory that a killed process left; idempotent.
+        """Unmount and remove a scratch directory of a process that was killed; idempotent.
 
         Raises:
             OSError: a system call failed, or more mounts are stacked there than this driver makes.
@@ -126,7 +126,9 @@ class Mounter:
             return os.statvfs(point)
 
     def changed_ns(self, path: Path, name: str) -> int:
-        """Return when a file at the top of a target, or a link, was last changed, in nanoseconds; 0 without it.
+        """Return the time in nanoseconds at which the file `name` at the top of a target last changed.
+
+        0 if it is missing.
 
         Raises:
             OSError: there is no such target.

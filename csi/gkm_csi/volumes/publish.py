@@ -37,7 +37,7 @@ _UndoSteps = list[Callable[[], object]]
 
 @dataclass(frozen=True, slots=True)
 class VolumePublisher:
-    """Publish volumes on one node."""
+    """Publishes volumes on one node (NodePublishVolume)."""
 
     node: str
     layout: Layout
@@ -48,7 +48,7 @@ class VolumePublisher:
     driver_version: Callable[[], str | None]
 
     def publish(self, request: PublishRequest) -> None:
-        """Mount the requested volume, or find it mounted.
+        """Mount the requested volume; succeed at once if it is already mounted.
 
         Raises:
             StatusError: the volume cannot be published, for a known reason; no record and no mount is left unless the

@@ -22,9 +22,7 @@ _MAX_MESSAGE = 500
 
 
 def usable_pointer(pointer: Pointer | None, ref: CacheRef, node: str, driver: str | None) -> Pointer:
-    """Return `pointer` when `ref` can be published now.
-
-    `driver` is the version of the loaded GPU driver, None if absent.
+    """Return `pointer` if a pod can mount the cache `ref` now.
 
     Raises:
         StatusError: `ref` cannot be published now.
@@ -67,7 +65,7 @@ def _unready_error(pointer: Pointer, node: str) -> StatusError:
 
 
 def check_repeat(record: VolumeRecord, request: PublishRequest) -> None:
-    """Accept a request that repeats the one of a published volume.
+    """Check that a repeated publish request equals the first one for this volume.
 
     Raises:
         StatusError: the request conflicts with the volume (CSI, "NodePublishVolume").

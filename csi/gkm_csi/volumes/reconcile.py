@@ -28,7 +28,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RepairPlan:
-    """Records and mounts to remove: records without a volume, and mounts without a record."""
+    """What to remove at start: records without a mounted volume, and mounts without a record."""
 
     records: tuple[VolumeRecord, ...]
     mounts: tuple[MarkedMount, ...]
@@ -40,11 +40,7 @@ def decide(
     unreadable: Collection[str],
     existing: Collection[str],
 ) -> RepairPlan:
-    """Return the repairs; pure.
-
-    `existing` holds the target paths that exist. A record without a mount stays while its target exists, because
-    kubelet repeats its call for that volume. `unreadable` are volumes with an unreadable record: their mounts stay.
-    """
+    """Return which records and mounts must be removed; pure."""
     mounted = {mount.mark.owner for mount in mounts}
     known = {*unreadable, *(record.volume_id for record in loaded)}
     return RepairPlan(
@@ -56,7 +52,7 @@ def decide(
 
 
 def reconcile(layout: Layout, volume_records: VolumeRecords, mounter: Mounter) -> None:
-    """Make records and mounts agree, and load the records into `volume_records`.
+    """Remove records without mounts and mounts without records, and load the other records into `volume_records`.
 
     Raises:
         OSError: the state cannot be read at all.

@@ -33,7 +33,7 @@ class VolumeRecords:
         return records.load(self._layout, volume_id)
 
     def add(self, record: VolumeRecord) -> None:
-        """Write the record of a volume: before its mount.
+        """Write the record of a volume; call this before the mount.
 
         Raises:
             OSError: it cannot be written.
@@ -42,7 +42,7 @@ class VolumeRecords:
         self.track(record)
 
     def track(self, record: VolumeRecord) -> None:
-        """Add a record that is on the disk to the copy in memory."""
+        """Add a record that is already on the disk to the copy in memory."""
         use = VolumeUse.from_record(record)
         with self._lock:
             self._untrack(record.volume_id)
@@ -55,7 +55,7 @@ class VolumeRecords:
             return list(self._records.values())
 
     def remove(self, volume_id: str) -> None:
-        """Remove the record of a volume: after its unmount; idempotent.
+        """Remove the record of a volume; call this after the unmount; idempotent.
 
         Raises:
             OSError: it cannot be removed.
@@ -66,7 +66,7 @@ class VolumeRecords:
         records.remove(self._layout, volume_id)
 
     def write_usage(self, ref: CacheRef) -> None:
-        """Rewrite the usage file of a cache.
+        """Write the usage file of a cache, which lists the pods that mount it.
 
         Raises:
             OSError: it cannot be written.

@@ -51,18 +51,18 @@ USER_NAMESPACE: Final = "userNamespace"
 WAIT, EMPTY, COMPILE = "wait", "empty", "compile"
 AUTO, REQUEST, OFF = "auto", "request", "off"
 CAPTURE_MODES: Final = (AUTO, REQUEST, OFF)
-"""Which private volumes are captured: all except the ones that decline, the ones that request it, or no volumes."""
+"""When private volumes are captured: always unless a volume declines (auto), only on request, or never (off)."""
 _MAX_REPORTED = 3
 DEFAULT_SIZE: Final = 1 << 30
 MIN_SIZE: Final = 1 << 20
 MAX_SIZE: Final = 1 << 40
-"""The memory limit of a pod is far smaller."""
+"""Upper bound of `sizeLimit` in bytes; the memory limit of a pod is far smaller."""
 _QUANTITY: Final = re.compile(r"(?P<number>[0-9]{1,15})(?P<unit>Ki|Mi|Gi|Ti|k|M|G|T)?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class PodInfo:
-    """The pod, from the keys that kubelet adds to volume_context."""
+    """The pod that a volume is for, from the keys that kubelet adds to volume_context."""
 
     name: str
     namespace: str
@@ -71,7 +71,7 @@ class PodInfo:
 
 @dataclass(frozen=True, slots=True)
 class VolumeTarget:
-    """A volume and its target path: everything that unpublish receives."""
+    """A volume and its target path, as NodeUnpublishVolume names them."""
 
     volume_id: str
     target: Path
@@ -79,14 +79,15 @@ class VolumeTarget:
 
 @dataclass(frozen=True, slots=True)
 class PublishRequest:
-    """A volume to publish."""
+    """A checked request to publish a volume."""
 
     volume: VolumeTarget
     pod: PodInfo
     ref: CacheRef
     options: VolumeOptions
     in_any_mode: frozenset[VolumeOptions] = field(default=frozenset(), compare=False)
-    """The options in each mode of capture, without the capture: the mode may change while the volume is mounted."""
+    """The options of the volume in each mode of capture, without the capture: the mode may change while it is
+    mounted."""
 
 
 def parse_publish(message: NodePublishVolumeRequest, kubelet: Path, capture_mode: str = REQUEST) -> PublishRequest:

@@ -1,4 +1,4 @@
-"""Volumes of pods that live for months: a layer that has not changed for some time is captured while its pod runs.
+"""Capture volumes while their pods run: on request, and once a private layer has not changed for some time.
 
 Kubelet asks for the usage of each volume about once a minute (NodeGetVolumeStats). Bytes and inodes tell whether a
 program wrote since: no file is read for it. A capture has all that the pod added so far, and the agent makes an image
@@ -21,7 +21,7 @@ from gkm.hoststate.records import VolumeRecord
 
 REQUEST: Final = ".gkm-capture"
 PAUSE_SECONDS: Final = 120.0
-"""Between two requested captures of a volume: each one copies the layer. A request that comes earlier waits."""
+"""Seconds between two requested captures of a volume, because each copies the layer. An earlier request waits."""
 
 
 def _never(_target: Path, _name: str) -> int:
@@ -29,7 +29,7 @@ def _never(_target: Path, _name: str) -> int:
 
 
 class LayerUse(NamedTuple):
-    """Free blocks and inodes of a layer: each program that writes changes one of them."""
+    """Free blocks and inodes of a private layer; any write changes one of them."""
 
     blocks: int
     inodes: int
@@ -49,10 +49,7 @@ class _Request(NamedTuple):
 
 @dataclass(slots=True)
 class SettledLayers:
-    """Calls `capture` once for each request, and for each state in which a layer stays for `seconds` (0: for none).
-
-    `changed_ns` returns when a file in a target was changed, 0 without one, and raises OSError. Thread-safe.
-    """
+    """Calls `capture` for each request and once for each state of a layer that lasts `seconds` (0: only on request)."""
 
     seconds: float
     capture: Callable[[VolumeRecord], object]
@@ -63,7 +60,7 @@ class SettledLayers:
     _lock: Lock = field(default_factory=Lock)
 
     def usage_measured(self, record: VolumeRecord, usage: os.statvfs_result) -> None:
-        """Take note of the usage of a volume; returns at once. Raises OSError if the target is gone."""
+        """Record the usage of a volume; return at once. Raises OSError if the target does not exist."""
         if not record.options.capture or not record.is_private:
             return
         settled = self.seconds > 0 and self._has_settled(record, usage)

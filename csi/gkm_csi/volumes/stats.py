@@ -1,4 +1,4 @@
-"""NodeGetVolumeStats: the usage of a volume, and whether the volume is as its record states."""
+"""NodeGetVolumeStats: return the usage of a volume, and whether its mounts match its record."""
 
 import logging
 import os
@@ -26,10 +26,10 @@ class VolumeStats:
     volume_records: VolumeRecords
     mounter: MountInterface
     measured: Sequence[Callable[[VolumeRecord, os.statvfs_result], object]] = ()
-    """They get the usage of every private volume, and return at once."""
+    """Functions that get the usage of each private volume; they must return at once."""
 
     def get(self, volume: VolumeTarget) -> csi.NodeGetVolumeStatsResponse:
-        """Return usage and condition of a volume; a damaged volume has an abnormal condition and is no error.
+        """Return the usage and the condition of a volume; a damaged volume is reported as abnormal, not as an error.
 
         Raises:
             StatusError: no such volume is published at that path.

@@ -28,7 +28,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class VolumeUnpublisher:
-    """Unpublish volumes on one node."""
+    """Unpublishes volumes on one node (NodeUnpublishVolume)."""
 
     node: str
     volume_records: VolumeRecords
@@ -38,10 +38,10 @@ class VolumeUnpublisher:
     kernels: KernelWatch
     settled: SettledLayers
     layer_ended: Callable[[VolumeRecord, int, RuntimeMisses], None]
-    """It gets the bytes that a program left in a private layer, and the kernels of one above a cache."""
+    """Called at unmount with the bytes in a private layer, and the kernels that the program compiled above a cache."""
 
     def unpublish(self, volume: VolumeTarget) -> None:
-        """Remove a volume from its target and leave no trace; idempotent.
+        """Unmount a volume and remove its target and record; idempotent.
 
         Raises:
             StatusError: another call for the volume is in progress, or the volume cannot be unmounted.

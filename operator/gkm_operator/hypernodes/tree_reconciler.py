@@ -95,7 +95,10 @@ class TreeReconciler:
         return self.state.sources
 
     def reconcile(self) -> float | None:
-        """Approve the present tree, or not; return the seconds until the guard's next round, None if no round is due."""
+        """Approve the current tree or reject it.
+
+        Return the seconds until the guard's next round, None if no round is due.
+        """
         state = self.state
         served = {source.name: source.placements for source in self._sources}
         state.waits_for = tuple(name for name, placed in served.items() if placed is None)

@@ -13,11 +13,11 @@ from gkm.api.errors import GKMError, Reason
 
 BLOCK = 512
 MAX_HEADER_BYTES = 64 << 10
-"""The bound of one pax header or long name. Paths have at most 1,024 bytes; GKM ignores the other pax records."""
+"""Limit of bytes of one pax header or long name. Paths have at most 1,024 bytes; GKM ignores the other pax records."""
 MAX_RECORDS = 64
-"""The records of one pax header; writers produce a dozen. Each costs time."""
+"""Limit of records in one pax header; writers produce a dozen, and each costs time."""
 MAX_EXTENSIONS = 4
-"""The extension headers before one member: a global one, a pax header, a long name, a long link."""
+"""Limit of extension headers before one member: a global header, a pax header, a long name and a long link."""
 MAX_DIGITS = 18
 """The digits of a decimal number, which is so less than 2**60."""
 _REGULAR = frozenset({b"0", b"\0", b"7"})
@@ -33,7 +33,7 @@ _KINDS = {b"1": "a hard link", b"2": "a symbolic link", b"3": "a device", b"4": 
 
 
 class ByteStream:
-    """The bytes of a stream in the portions that a reader requests."""
+    """A byte stream that is read in portions of the sizes that the reader asks for."""
 
     def __init__(self, parts: Iterable[bytes]) -> None:
         self._parts = iter(parts)
@@ -44,7 +44,7 @@ class ByteStream:
         """Yield exactly `count` bytes, in pieces of any size.
 
         Raises:
-            GKMError: CONTENT_MISMATCH when the stream ends earlier.
+            GKMError: CONTENT_MISMATCH if the stream has fewer bytes.
         """
         while count:
             if not self._rest:
@@ -99,7 +99,7 @@ def joined(pieces: Iterator[memoryview]) -> memoryview:
 
 @dataclass(frozen=True, slots=True)
 class TarMember:
-    """One member. Its content follows in the stream."""
+    """One file or directory of a tar stream. Its content follows in the stream."""
 
     name: bytes
     size: int

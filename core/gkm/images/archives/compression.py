@@ -33,7 +33,7 @@ STEP_BYTES = 1 << 20
 JOINED_BYTES = 64 << 10
 """Each chunk goes to another thread, which costs ten times as much as a tiny member: tiny chunks travel together."""
 MAX_RATIO = 100
-"""Real caches have a ratio of 9, single files of 20."""
+"""Limit of the ratio of decompressed to compressed size. Real caches have a ratio of 9, single files of 20."""
 RATIO_SLACK_BYTES = 4 << 20
 GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -56,7 +56,8 @@ _DECODE_ERRORS: tuple[type[Exception], ...] = (
 )
 BLOCK_BYTES = 512 << 10
 LEVEL = 6
-"""An image is written once and pulled by a fleet: level 1 is three times as fast and 20 % larger (measured)."""
+"""The gzip level. An image is written once and pulled by many nodes: level 1 is three times as fast as the default and
+20 % larger (measured)."""
 MAX_THREADS = 8
 _DICTIONARY_BYTES = 32 << 10
 # Magic, deflate, no flags, no time, no level, no operating system: the header does not depend on the machine.
@@ -65,7 +66,7 @@ _LAST_BLOCK = b"\x03\x00"
 
 
 def inflated(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the decompressed bytes of a layer: gzip or zstd, with many members or frames, or uncompressed.
+    """Yield the decompressed bytes of a layer in gzip, zstd or plain form; gzip members and zstd frames may be many.
 
     The first bytes decide, because the media type is only a claim, and docker archives state a wrong one.
 
@@ -147,7 +148,7 @@ def _step(decompressor: _Decompressor, data: bytes) -> bytes:
 
 
 def deflated(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield `parts` as one gzip member. MAX_THREADS blocks bound the memory."""
+    """Yield `parts` compressed as one gzip member; at most MAX_THREADS blocks are in memory at a time."""
     yield _HEADER
     check = size = 0
     dictionary = memoryview(b"")

@@ -41,12 +41,12 @@ MANIFEST = "manifest.json"
 MAX_LISTING_BYTES = 1 << 20
 _HEX = re.compile(r"(?:blobs/sha256/)?([0-9a-f]{64})(?:\.json)?", re.ASCII)
 MAX_MEMBERS = 10_000
-"""An image of 64 layers has a few hundred at most."""
+"""Limit of members in an archive; an image of 64 layers has a few hundred."""
 _MAX_NAMES = 5
 
 
 class ManifestEntry(Struct, rename="pascal"):
-    """One image in manifest.json: the names of its members."""
+    """One image in manifest.json: the names of its configuration and layer members in the tar file."""
 
     config: str
     layers: list[str]
@@ -68,7 +68,8 @@ def open_archive(path: Path, work: Path, tag: str | None = None) -> LocalImage:
     MCV's readers accept only gzip.
 
     Raises:
-        GKMError: METADATA_MISSING when it is no such archive, METADATA_INVALID, DIGEST_MISMATCH, CONTENT_MISMATCH,
+        GKMError: METADATA_MISSING if the file is no docker archive, METADATA_INVALID, DIGEST_MISMATCH,
+            CONTENT_MISMATCH,
             TOO_LARGE, UNSAFE_CONTENT.
         OSError: it cannot be read, or a disk operation failed.
     """
@@ -114,7 +115,7 @@ def _check_name(name: str, config: bytes, path: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ByteRange:
-    """The content of a member: `size` bytes of the file from `offset` on."""
+    """Where the content of a member lies in the archive: `size` bytes from `offset` on."""
 
     offset: int
     size: int
@@ -151,7 +152,7 @@ class ArchiveIndex:
         return cls(target, ranges)
 
     def pieces(self, byte_range: ByteRange) -> Iterator[bytes]:
-        """Yield the bytes of a range.
+        """Yield the bytes of a range of the archive.
 
         Raises:
             OSError: it cannot be read, or the file became shorter.

@@ -18,19 +18,22 @@ BLOBS = ("blobs", "sha256")
 
 
 def small_blob(root: Path, descriptor: Descriptor, limit: int) -> bytes:
-    """Return the bytes of a small blob, checked; raises as `read_small`, and DIGEST_MISMATCH."""
+    """Return the bytes of a small blob after checking its digest; raises as `read_small`, and DIGEST_MISMATCH."""
     raw = read_small(root, (*BLOBS, descriptor.digest.removeprefix("sha256:")), limit)
     check_blob(LocalBlob.from_bytes(raw, "").descriptor, descriptor, str(root))
     return raw
 
 
 def checked_blobs(root: Path, descriptors: Iterable[Descriptor]) -> tuple[LocalBlob, ...]:
-    """Return the files of blobs; raises as `checked`."""
+    """Return the blobs as local files, each checked; raises as `checked`."""
     return tuple(LocalBlob(each, checked(root, each)) for each in descriptors)
 
 
 def checked(root: Path, descriptor: Descriptor) -> Path:
-    """Return the file of a blob after checking its size and digest; raises DIGEST_MISMATCH, and as `open_file`."""
+    """Return the path of a blob's file after checking its size and digest.
+
+    Raises as `open_file`, or GKMError with the reason DIGEST_MISMATCH.
+    """
     parts = (*BLOBS, descriptor.digest.removeprefix("sha256:"))
     hasher = StreamHasher()
     with os.fdopen(open_file(root, parts), "rb", buffering=0) as file:

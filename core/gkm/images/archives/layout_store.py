@@ -37,11 +37,11 @@ from gkm.images.manifest import (
 from gkm.images.reference import Reference
 
 MAX_LISTED = 4_096
-"""Manifests in the index of a layout."""
+"""Limit of manifests in the index of a layout."""
 MAX_READ_BYTES = 32 << 20
-"""The manifests that are read in search of referrers, together."""
+"""Limit of the total size in bytes of the manifests that a search for referrers reads."""
 MAX_REFERRERS_BYTES = 1 << 20
-"""The index of referrers of an image."""
+"""Limit of the size in bytes of an image's index of referrers."""
 _TAG_OF_DIGEST = re.compile(r"sha256-([0-9a-f]{64})(|\.sig|\.att|\.sbom)", re.ASCII)
 _COSIGN_KINDS = {"dev.cosignproject.cosign/sigs": ".sig", "dev.cosignproject.cosign/atts": ".att"}
 _COSIGN_IMAGES = frozenset({"dev.cosignproject.cosign/image", "dev.cosignproject.cosign/imageIndex"})
@@ -101,7 +101,7 @@ class LayoutStore(LocalSource):
         return sorted({name for name in names if name})[:limit]
 
     def blob_exists(self, ref: Reference, descriptor: Descriptor) -> bool:  # noqa: ARG002 -- see ImageStore
-        """Return whether the layout has the whole blob: an earlier process may have been cut off."""
+        """Return whether the layout has the whole blob; an interrupted write may have left a part of it."""
         if not self._root.joinpath(*_parts(descriptor.digest)).exists():
             return False
         try:
@@ -129,7 +129,10 @@ class LayoutStore(LocalSource):
             temporary.replace(temporary.with_name(digest))
 
     def store_manifest(self, ref: Reference, raw: bytes, media_type: str) -> bool:
-        """See ImageStore. A manifest by digest is listed only if it has a subject: the name of an image comes last."""
+        """Implement ImageStore.store_manifest.
+
+        A manifest by digest is listed in the index only if it has a subject: the tag of an image is written last.
+        """
         blob = LocalBlob.from_bytes(raw, media_type)
         self.store_blob(ref, blob, ByteCounter(lambda _done, _of: None, len(raw)))
         stored = Manifest.from_bytes(raw, media_type)

@@ -13,14 +13,14 @@ from gkm.images.reference import Reference
 
 
 class LocalSource(ABC):
-    """The part of ImageSource that is the same for every place on this machine: no hosts, mirrors and deadlines."""
+    """An ImageSource without hosts, mirrors and deadlines, as all images on this machine are read."""
 
     def check_allowed(self, ref: Reference) -> None:  # noqa: ARG002 -- see ImageSource
         """Allow every path: the user named it, and the configuration has rules for registries only."""
         return
 
     def has_mirrors(self, ref: Reference) -> bool:  # noqa: ARG002 -- see ImageSource
-        """Return that a path has no mirror."""
+        """Return False: a path has no mirror."""
         return False
 
     def without_mirrors(self) -> Self:

@@ -80,7 +80,7 @@ def open_layout(path: Path, *, elsewhere: int = 0) -> LocalImage:
     The first `elsewhere` layers are in a registry, not in the layout.
 
     Raises:
-        GKMError: METADATA_MISSING when it is no layout, METADATA_INVALID, TOO_LARGE, UNSAFE_CONTENT, DIGEST_MISMATCH.
+        GKMError: METADATA_MISSING if `path` is no layout, METADATA_INVALID, TOO_LARGE, UNSAFE_CONTENT, DIGEST_MISMATCH.
         OSError: it cannot be read.
     """
     index = read_index(path)
@@ -105,7 +105,7 @@ def read_index(path: Path) -> ImageIndex:
 
 @contextmanager
 def all_or_nothing(path: Path) -> Iterator[Path]:
-    """Yield a new path on the same file system; what the block writes there gets the name `path` when the block ends.
+    """Yield a temporary path; rename what the block wrote there to `path` if the block succeeds.
 
     Raises:
         GKMError: NOT_ALLOWED when `path` exists.

@@ -1,4 +1,4 @@
-"""Run an iterator in its own thread while its results are used: decompression beside writing beside hashing.
+"""Run an iterator in a separate thread, so that decompression, writing and hashing run in parallel.
 
 All of these spend their time outside the interpreter's lock, so they use several cores (bench/bench_pull.py).
 """

@@ -13,7 +13,7 @@ def reference_to(path: Path) -> LocalReference:
     """Return the reference to the image at `path`: an OCI layout, or a docker-archive.
 
     Raises:
-        GKMError: NOT_FOUND, METADATA_INVALID when the format is unknown.
+        GKMError: NOT_FOUND if the path does not exist, METADATA_INVALID if the format is unknown.
         OSError: it cannot be read.
     """
     if path.is_dir():

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from typing import Final
 
 MAX_ARTIFACTS: Final = 20_000
-"""The artifacts of one file: a large model has hundreds. Their keys are held in memory."""
+"""Limit of artifacts in one file; a large model has hundreds. Their keys are held in memory."""
 MAX_GROUPS: Final = 1_000
-"""The groups of one file: torch has ten kinds of artifacts, and adds one at each save. An empty group costs time."""
+"""Limit of groups in one file: torch has ten kinds of artifacts, and adds one group for each at each save."""
 MAX_TEXT_BYTES: Final = 1024
-"""The length of a kind or a key, as base64. Keys of torch are 52 characters of a hash with a short prefix."""
+"""Limit of the base64 length of a kind or key. Keys of torch are 52 characters of a hash with a short prefix."""
 HEAD_BYTES: Final = 4096
-"""More than stands before the first artifact: its kind has MAX_TEXT_BYTES at most."""
+"""The number of bytes at the start of a file that `is_artifact_file` needs."""
 _VERSION: Final = 1
 _CHECKSUM_BYTES: Final = 4
 _NUMBER_BYTES: Final = 8
@@ -29,11 +29,11 @@ _KIND: Final = re.compile(r"[a-z][a-z0-9_]{0,31}", re.ASCII)
 
 
 class NotAnArtifactFile(ValueError):
-    """The bytes do not begin as such a file."""
+    """The bytes are not a file of `torch.compiler.save_cache_artifacts()`."""
 
 
 class DamagedArtifactFile(ValueError):
-    """The bytes begin as such a file and are damaged; the message says where."""
+    """The file begins as a file of `torch.compiler.save_cache_artifacts()`, but is damaged; the message says how."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class ArtifactKey:
 
 
 def artifact_keys(pieces: Iterable[bytes], most: int | None = None) -> list[ArtifactKey]:
-    """Return the artifacts of a file, in their order, at most `most` (None: MAX_ARTIFACTS).
+    """Return the first `most` artifacts of a file in order (None: up to MAX_ARTIFACTS).
 
     Raises:
         NotAnArtifactFile: it is another file.
@@ -70,7 +70,7 @@ def artifact_keys(pieces: Iterable[bytes], most: int | None = None) -> list[Arti
 
 
 def is_artifact_file(head: bytes) -> bool:
-    """Return whether the first HEAD_BYTES of a file begin such a file."""
+    """Return whether the first HEAD_BYTES of a file are those of an artifact file."""
     try:
         _first_kind(_PieceReader([head]))
     except NotAnArtifactFile:

@@ -1,4 +1,7 @@
-"""The layers of an image that another image extends: the registry has them, so only what is new becomes a layer."""
+"""The layers of a base image, which the registry already has.
+
+An image that extends it adds one layer with new files.
+"""
 
 from dataclasses import dataclass
 from typing import Final
@@ -6,14 +9,14 @@ from typing import Final
 from gkm.images.manifest import Descriptor
 
 MAX_BASE_LAYERS: Final = 7
-"""An image has one layer more. The next one after it has a single layer again, with all files."""
+"""Limit of layers in a base image. An image beyond it is packed as a single layer with all files again."""
 
 
 @dataclass(frozen=True, slots=True)
 class BaseLayers:
-    """Layers in their order, each with the digest of its unpacked bytes; `files` are the paths of their files.
+    """The layers of a base image in order, each with the digest of its unpacked bytes.
 
-    A path is relative to the content of a store entry.
+    `files` are the paths in them.
     """
 
     layers: tuple[Descriptor, ...]

@@ -33,12 +33,15 @@ def target_of(backend: str, arch: str) -> GpuTarget:
 
 @dataclass(slots=True)
 class CompiledTargets:
-    """The GPUs in artifacts, each with the first artifact that names it; at most two, which contradict each other."""
+    """Collects the GPUs that artifacts name, each with the first artifact that names it.
+
+    More than one is a contradiction.
+    """
 
     named_in: dict[GpuTarget, str] = field(default_factory=dict)
 
     def scan(self, path: str, pieces: Iterable[bytes]) -> None:
-        """Read the artifact at `path` in pieces, in constant memory; raises the errors of reading them."""
+        """Search the artifact at `path` for names of GPUs, piece by piece; raises the errors of reading it."""
         if self.is_ambiguous:
             return
         for target in _targets(pieces):

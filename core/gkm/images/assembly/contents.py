@@ -1,4 +1,4 @@
-"""The contents of a cache directory, found in one walk: the runtime that wrote it, its manifest and its labels.
+"""Scan a cache directory in one walk: which runtime wrote it, its manifest and its labels.
 
 Follows the order of MCV's DetectCaches: vLLM first, Triton only if it is not vLLM's. Between them comes
 TorchInductor's, which MCV does not know (docs/reference/formats.md).
@@ -35,14 +35,14 @@ from gkm.runtimes.triton import GROUP
 from gkm.runtimes.vllm import ROOT
 
 SCANNED: Final = frozenset({Format.TRITON, Format.VLLM, Format.INDUCTOR})
-"""The formats that have their own scanners, and a manifest with their name as its key."""
+"""The formats that have separate scanners, and a manifest with their name as its key."""
 _KNOWN: Final = frozenset({FileKind.CONTENT, FileKind.HINT})
 """A path of these kinds tells enough."""
 
 
 @dataclass(frozen=True, slots=True)
 class CacheContents:
-    """A cache in a directory: `manifest` is manifest.json, `size_bytes` the sum of all files."""
+    """The result of scanning a cache directory: `manifest` is manifest.json, `size_bytes` the size of all files."""
 
     directory: Path
     format: Format
@@ -50,20 +50,20 @@ class CacheContents:
     labels: dict[str, str]
     size_bytes: int
     secrets: tuple[str, ...] = ()
-    """The environment variables of the compilation whose values the image replaces by null."""
+    """Environment variables with secrets from the compilation; the image has null in place of their values."""
     triton: str = ""
-    """The version of Triton that all kernels of an inductor cache state."""
+    """The version of Triton in all kernels of an inductor cache."""
     selection: Selection = EVERYTHING
-    """The selection of the scan, without the files that their content excluded."""
+    """Which files the image gets, without files that were left out because of their content."""
     left_out: LeftOut = field(default_factory=LeftOut)
     damaged: dict[str, str] = field(default_factory=dict)
-    """The directories of kernels that stay out because they are incomplete or damaged, each with the reason."""
+    """Directories of kernels that the image leaves out because they are incomplete or damaged, with the reason."""
     rewritten: Path | None = None
-    """A directory with files that the image gets instead of the files at the same paths."""
+    """A directory with replacements for files at the same paths."""
 
     @property
     def targets(self) -> tuple[GpuTarget, ...]:
-        """Return the GPUs that the cache is for."""
+        """Return the kinds of GPU that the cache was compiled for."""
         return stated_targets(self.labels, self.format, str(self.directory))
 
 
@@ -76,10 +76,10 @@ def scan_cache(
     strict: bool = False,
     inside: Sequence[str] = (),
 ) -> CacheContents:
-    """Return the contents of a directory in which users may keep more than a cache.
+    """Scan a directory that may have other files beside a cache, and return the contents for an image.
 
-    It has the files that the runtime of the cache writes, or `all_files` but those that hold a key or a token; and no
-    kernel that is incomplete or damaged. `inside` are directories at its top that hold caches of other runtimes.
+    The image gets the files that the runtime writes, or with `all_files` all files except keys and tokens. It gets no
+    kernel that is incomplete or damaged. `inside` are directories at the top that hold caches of other runtimes.
 
     Raises:
         GKMError: as `scan_directory`; METADATA_INVALID when a kernel is damaged and `strict` refuses it.
@@ -103,10 +103,11 @@ def scan_cache(
 def scan_directory(
     directory: Path, stated: Sequence[GpuTarget], versions: DependencyVersions, selected: Selection = EVERYTHING
 ) -> CacheContents:
-    """Return the contents of a directory; `stated` are GPUs from the user, for a cache that does not name its GPU.
+    """Scan a directory; `stated` are GPUs from the user, for a cache that does not name its GPU.
 
     Raises:
-        GKMError: METADATA_MISSING when it is no cache or its GPU is unknown, METADATA_INVALID when its parts or
+        GKMError: METADATA_MISSING if the directory holds no cache or its GPU is unknown, METADATA_INVALID when its
+            parts or
             `stated` name different GPUs, TOO_LARGE; as `walk` raises.
         OSError: it cannot be read.
     """

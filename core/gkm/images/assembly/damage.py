@@ -71,7 +71,7 @@ class _KernelDirectory:
 
 
 def damaged_kernels(directory: Path, selection: Selection) -> dict[str, str]:
-    """Return the paths of the directories of such kernels, and of such entries of other runtimes, with what is wrong.
+    """Return the directories of incomplete or damaged kernels and entries, each with what is wrong.
 
     Raises:
         GKMError, OSError: as `walk` raises.
@@ -82,10 +82,7 @@ def damaged_kernels(directory: Path, selection: Selection) -> dict[str, str]:
 
 
 def captured_selection(part: FoundCache, check: Callable[[TreeEntry], None]) -> Selection:
-    """Return the selection of what a pod compiled, without entries that lack a file: they may end a process.
-
-    Triton's kernels are not in the selection: a capture refuses one that is damaged. `check` gets each file and
-    directory before anything is read of it or kept.
+    """Return the files to take from a capture, without entries that lack a file: such an entry may crash a program.
 
     Raises:
         GKMError, OSError: as `walk` raises.

@@ -17,7 +17,7 @@ from gkm.api.targets import CUDA, GpuTarget
 from gkm.images.assembly.compiled_targets import target_of
 
 MAX_ENTRIES: Final = 100_000
-"""The most cubins in all fatbins of a file. A library of 5,000 object files for 10 GPUs has half of them."""
+"""Limit of cubins in the fatbins of one file. A library of 5,000 object files for 10 GPUs has half as many."""
 # Foreign headers may overlap: only the literal is consumed, so that the cuts between pieces have no effect.
 _CUBIN: Final = re.compile(rb"\x7fELF\x02\x01\x01(?=.([\x07\x08]).{7}..\xbe\x00.{28}(.{4}))", re.DOTALL)
 _FATBIN: Final = re.compile(rb"\x50\xed\x55\xba..\x10\x00(.{8})", re.DOTALL)
@@ -30,7 +30,7 @@ _POSSIBLE: Final = range(20, 256)
 
 
 def device_targets(pieces: Iterable[bytes]) -> set[GpuTarget]:
-    """Return the GPUs that a file has code for; raises the errors of reading it."""
+    """Return the GPUs that compiled code in a file is for; raises the errors of reading it."""
     return {target_of(CUDA, str(number)) for number in _architectures(pieces) if number in _POSSIBLE}
 
 

@@ -17,19 +17,19 @@ MAX_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class RedactedFile:
-    """The replacement of a file, and the names of the variables that are null in it."""
+    """A rewritten file, and the names of the environment variables that are null in it."""
 
     data: bytes
     names: tuple[str, ...]
 
 
 def is_factors(entry: TreeEntry) -> bool:
-    """Return whether a file has the right name and a size that GKM reads."""
+    """Return whether a file is cache_key_factors.json and not too large to read."""
     return not entry.directory and entry.name == FACTORS and entry.size <= MAX_BYTES
 
 
 def redact(entry: TreeEntry) -> RedactedFile | None:
-    """Return the replacement of a file with secrets; None for every other file.
+    """Return the file without secrets; None for a file that has no secrets or is another file.
 
     Raises:
         GKMError: CONTENT_MISMATCH when it changed while it was read.
@@ -55,7 +55,7 @@ def without_secrets(data: bytes) -> RedactedFile | None:
 
 
 def public(env: Mapping[str, object]) -> dict[str, object]:
-    """Return the part of a mapping that manifest.json may contain: without set variables that are secret by name."""
+    """Return the environment variables that manifest.json may contain: secret ones only if they are null."""
     return {name: _public(value) for name, value in env.items() if value is None or not SECRET_VARIABLE.search(name)}
 
 

@@ -16,12 +16,12 @@ _LARGE, _SMALL = 1e21, 1e-6
 
 
 def marshal(value: object) -> str:
-    """Return the compact form."""
+    """Return a value as compact JSON, as Go writes it."""
     return msgspec.json.encode(_with_numbers(value)).decode().translate(_ESCAPES)
 
 
 def marshal_indent(value: object) -> str:
-    """Return the form with two spaces a level, without a newline at the end."""
+    """Return a value as JSON indented by two spaces, as Go writes it, without a newline at the end."""
     return msgspec.json.format(marshal(value), indent=2)
 
 

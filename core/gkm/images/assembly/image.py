@@ -47,7 +47,7 @@ def build(
     selected: Selection = EVERYTHING,
     report: ProgressCallback = lambda _done, _of: None,
 ) -> LocalImage:
-    """Return the image of the selected files of a cache, as `scan_directory` and `pack`; the parameters are theirs.
+    """Scan a cache directory and return its image; the parameters are those of `scan_directory` and `pack`.
 
     Raises:
         GKMError, OSError: as they raise.
@@ -189,7 +189,7 @@ def _tarfile_header(name: str, kind: bytes, size: int, mode: int) -> bytes:
 
 
 def warnings(contents: CacheContents) -> list[str]:
-    """Return what the user must know of a cache before it is packed."""
+    """Return warnings for the user about a cache before it is packed."""
     return [_secrets_warning(contents.secrets)] if contents.secrets else []
 
 

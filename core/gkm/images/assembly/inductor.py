@@ -1,4 +1,4 @@
-"""Scan what TorchInductor leaves in `TORCHINDUCTOR_CACHE_DIR`, entry by entry during the walk.
+"""Scan the files that TorchInductor writes in `TORCHINDUCTOR_CACHE_DIR`, one by one during the walk.
 
 Sources: torch/_inductor/codecache.py, torch/_functorch/_aot_autograd/autograd_cache.py and
 torch/_inductor/runtime/cache_dir_utils.py, 2.15 (docs/reference/formats.md has the layout). Graphs are pickles and
@@ -36,7 +36,7 @@ _MAX_CUDA_VERSIONS: Final = 8
 
 
 def graph_at(path: Sequence[str]) -> tuple[str, str] | None:
-    """Return the cache and the key of the graph in a file, by its path in the directory of TorchInductor."""
+    """Return the kind and the key of a compiled graph from the path of its file; None for any other file."""
     match path:
         case [top, shard, key, _] if top == GRAPHS and key[1:].startswith(shard) and _KEY.fullmatch(key):
             return GRAPHS, key
@@ -47,14 +47,14 @@ def graph_at(path: Sequence[str]) -> tuple[str, str] | None:
 
 @dataclass(slots=True)
 class InductorScan:
-    """The state of the scan of a directory; `listed` are entries of the manifest."""
+    """The state of a scan of a TorchInductor directory; `listed` are the entries of the manifest so far."""
 
     listed: list[dict[str, Any]] = field(default_factory=list)
     compiled: CompiledTargets = field(default_factory=CompiledTargets)
     cuda: set[str] = field(default_factory=set)
-    """The versions of CUDA that graphs state."""
+    """The versions of CUDA found in graphs."""
     triton: set[str] = field(default_factory=set)
-    """The versions of Triton that kernels state, two at most."""
+    """The versions of Triton found in kernels, at most two."""
     _graphs: dict[tuple[str, str], None] = field(default_factory=dict)
     _has_artifact_file: bool = False
     _artifacts: int = 0
@@ -62,17 +62,17 @@ class InductorScan:
 
     @property
     def is_inductor(self) -> bool:
-        """Return whether the directory holds graphs, or a file of artifacts."""
+        """Return whether the directory holds compiled graphs, or a file of artifacts."""
         return bool(self._graphs) or self._has_artifact_file
 
     @property
     def entries(self) -> list[dict[str, Any]]:
-        """Return the entries of the manifest: graphs, then artifacts in files and kernels."""
+        """Return the entries for manifest.json: graphs, then artifacts in files, then kernels."""
         graphs = [{"form": form, "hash": key} for form, key in self._graphs]
         return graphs + self.listed
 
     def add(self, entry: TreeEntry, kernel: Kernel | None) -> None:
-        """Scan an entry.
+        """Scan one file or directory.
 
         Raises:
             GKMError: METADATA_INVALID for a damaged file of artifacts; as reading it raises.
@@ -137,7 +137,7 @@ class InductorScan:
 def inductor_targets(
     scan: InductorScan, kernels: set[GpuTarget], stated: Sequence[GpuTarget], versions: DependencyVersions
 ) -> list[dict[str, Any]]:
-    """Return the summary of an inductor cache: the graphs decide, then Triton's kernels, then the user.
+    """Return the label with the GPUs of an inductor cache: from the graphs, else Triton's kernels, else the user.
 
     Raises:
         GKMError: METADATA_MISSING when the GPU is unknown, METADATA_INVALID when sources contradict each other.

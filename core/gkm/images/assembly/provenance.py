@@ -1,4 +1,4 @@
-"""How a cache image was built: an in-toto statement with SLSA's predicate, version 1. Pure.
+"""Write a statement about how a cache image was built: in-toto with SLSA's predicate, version 1. Pure.
 
 It states what the build knows: its parameters, and the versions of the programs that compiled the cache, as the cache
 or the user names them. It names no path and no host of the machine. docs/reference/provenance.md describes the fields.
@@ -21,7 +21,7 @@ PREDICATE_TYPE: Final = "https://slsa.dev/provenance/v1"
 STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
 BUILD_TYPE: Final = "https://gkm.io/cache/v1"
 LOCAL_BUILDER: Final = "https://gkm.io/cache/local"
-"""The person who ran the command, without the claim of a build platform."""
+"""The builder id for a person who ran the command, without a build platform."""
 _PYTHON_PACKAGES: Final = frozenset({"torch", "triton", "vllm"})
 
 
@@ -38,7 +38,7 @@ class CacheBuild:
 
 
 def statement(ref: Reference, image: LocalImage, build: CacheBuild) -> bytes:
-    """Return the statement about an image as JSON."""
+    """Return the provenance statement about an image as JSON."""
     versions = dict(sorted({**stated_versions(image.labels), **_cuda(build.versions)}.items()))
     predicate: dict[str, Any] = {
         "buildDefinition": {

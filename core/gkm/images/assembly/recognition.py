@@ -24,7 +24,7 @@ _ANCESTORS: Final = 7
 
 @dataclass(frozen=True, slots=True)
 class FoundCache:
-    """The directory of a cache; `inside` are the directories at its top that hold caches of other runtimes."""
+    """A directory that holds a cache; `inside` are the directories at its top that hold caches of other runtimes."""
 
     runtime: Runtime
     directory: Path
@@ -32,12 +32,10 @@ class FoundCache:
 
 
 def caches_in(directory: Path) -> list[FoundCache]:
-    """Return the cache in `directory`, and those in directories of it that have the name of another runtime.
-
-    The name alone is no proof: the directory must hold a cache of that runtime.
+    """Return the cache in `directory`, and the caches in its subdirectories that are named after another runtime.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: a directory cannot be read.
     """
     own = runtime_in(directory)
     others = [runtime for runtime in RUNTIMES if not _has(own, runtime.name) and _is_cache(directory, runtime)]
@@ -59,7 +57,7 @@ def runtime_of(directory: Path) -> Runtime:
     """Return the runtime whose cache is in `directory`.
 
     Raises:
-        GKMError: METADATA_MISSING when it is no cache; the error names caches below or above it.
+        GKMError: METADATA_MISSING if the directory holds no cache; the error names caches below or above it.
         OSError: it cannot be read.
     """
     if found := runtime_in(directory):
@@ -82,7 +80,7 @@ def runtime_of(directory: Path) -> Runtime:
 
 
 def runtime_in(directory: Path) -> Runtime | None:
-    """Return the runtime whose cache is in `directory`; None if there is no cache. Raises OSError."""
+    """Return the runtime whose cache is in `directory`; None if it holds no cache. Raises OSError."""
     marked = next((runtime for runtime in RUNTIMES if _has_mark(directory, runtime.marks)), None)
     # A file of artifacts has no name that tells.
     return INDUCTOR if marked is None and _has_artifact_file(directory) else marked

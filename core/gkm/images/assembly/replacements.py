@@ -1,4 +1,4 @@
-"""Files of a cache that an image gets with other bytes: without secrets, or with the paths of another directory."""
+"""Files that an image gets with changed bytes: with secrets removed, or with paths rewritten for another directory."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -9,11 +9,11 @@ from gkm.images.assembly.tree import TreeEntry, walk
 
 
 def replacement(contents: CacheContents, entry: TreeEntry) -> bytes | None:
-    """Return the bytes that the image gets for a file; None for its own.
+    """Return the changed bytes that the image gets for a file; None if the file is packed as it is.
 
     Raises:
-        GKMError: CONTENT_MISMATCH when it changed while it was read.
-        OSError: it cannot be read.
+        GKMError: CONTENT_MISMATCH when the file changed while it was read.
+        OSError: the file cannot be read.
     """
     if entry.directory:
         return None

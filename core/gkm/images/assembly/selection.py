@@ -1,4 +1,4 @@
-"""Which files of a directory an image gets, by their paths, and the account of the others."""
+"""Choose by path which files of a directory an image gets, and count the files that are left out."""
 
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field, replace
@@ -13,15 +13,12 @@ _INSISTED: Final = frozenset(FileKind) - {
 }
 
 KindOf = Callable[[str, bool], FileKind]
-"""Returns the kind of the file at a path, relative and with slashes; the flag tells whether it is a directory."""
+"""Returns the kind of the file at a relative path with slashes; the flag says whether the path is a directory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The kind of each path, and the kinds that an image gets; `excluded` are paths that a look inside decided.
-
-    `runtime` is the one whose table decides; None if absent.
-    """
+    """Which kinds of files an image gets; `excluded` are paths that were left out because of their content."""
 
     kind: KindOf
     packed: frozenset[FileKind] = PACKED
@@ -29,15 +26,15 @@ class Selection:
     runtime: Runtime | None = None
 
     def kind_of(self, path: str, *, is_directory: bool) -> FileKind:
-        """Return the kind of a path."""
+        """Return the kind of a file or directory."""
         return self.excluded.get(path) or self.kind(path, is_directory)
 
     def place_of(self, path: str, *, is_directory: bool) -> Place | None:
-        """Return the place of a path in the layout of the runtime."""
+        """Return what a path means in the layout of the runtime; None if the layout does not have it."""
         return self.runtime.place_of(path, is_directory=is_directory) if self.runtime else None
 
     def without(self, excluded: Mapping[str, FileKind]) -> "Selection":
-        """Return the selection without further paths."""
+        """Return a selection that excludes further paths."""
         return replace(self, excluded={**self.excluded, **excluded})
 
 
@@ -45,15 +42,15 @@ EVERYTHING: Final = Selection(lambda _path, _is_directory: FileKind.CONTENT)
 
 
 def of_runtime(runtime: Runtime, *, all_files: bool = False, inside: Container[str] = ()) -> Selection:
-    """Return the selection of what a runtime writes; with `all_files` everything but secrets and damaged kernels.
+    """Return the selection for a runtime's own files.
 
-    `inside` are the directories at its top that hold caches of other runtimes.
+    With `all_files` every file except secrets and damaged kernels.
     """
     return Selection(_kind_of(runtime, inside), _INSISTED if all_files else PACKED, runtime=runtime)
 
 
 def of_captured(runtime: Runtime, inside: Container[str] = ()) -> Selection:
-    """Return the selection of what a runtime compiled and a pod left in its private layer."""
+    """Return the selection for the files that a runtime compiled into a pod's private layer."""
     return Selection(_kind_of(runtime, inside), frozenset({FileKind.CONTENT}), runtime=runtime)
 
 
@@ -67,7 +64,7 @@ def _kind_of(runtime: Runtime, inside: Container[str]) -> KindOf:
 
 @dataclass(slots=True)
 class LeftOutFiles:
-    """The files and directories of one kind that stay out; `bytes` is the size of the files."""
+    """How many files and directories of one kind an image leaves out; `bytes` is the size of the files."""
 
     count: int = 0
     bytes: int = 0
@@ -76,7 +73,7 @@ class LeftOutFiles:
 
 @dataclass(slots=True)
 class LeftOut:
-    """The files and directories that an image does not get, by kind. A directory is one item, with all its content."""
+    """The files and directories that an image leaves out, by kind. A directory is one item with all its content."""
 
     kinds: dict[FileKind, LeftOutFiles] = field(default_factory=dict)
 

@@ -1,8 +1,4 @@
-"""The caches that one image gets: found in the directories that a user names, scanned, and described by labels.
-
-One cache is an image as MCV makes it. Several caches are several of these in one layer, with the labels of each
-(docs/reference/formats.md).
-"""
+"""Find, scan and label the caches that go into one image, from the directories that the user names."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -26,16 +22,16 @@ from gkm.runtimes.layout import FileKind
 from gkm.runtimes.placement import joined
 
 MAX_TEXT: Final = 63
-"""The length of the names of the runtimes in a capture: they are the value of a label."""
+"""Limit of the length of the joined runtime names in a capture: they become the value of a label."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScannedCaches:
-    """The caches of an image, in the order of the table of runtimes."""
+    """The scanned caches for one image, in the order of the table of runtimes."""
 
     caches: list[CacheContents]
     beside: LeftOut = field(default_factory=LeftOut)
-    """The other entries of a directory that holds caches and is no cache itself."""
+    """Other files and directories beside caches, in a directory that is no cache itself."""
 
 
 def scan_caches(
@@ -46,7 +42,7 @@ def scan_caches(
     all_files: bool = False,
     strict: bool = False,
 ) -> ScannedCaches:
-    """Return the caches in directories: each is one, or holds several in directories named by their runtimes.
+    """Scan the directories; each is one cache, or holds caches in subdirectories that are named after their runtimes.
 
     Raises:
         GKMError: METADATA_MISSING when a directory holds no cache, METADATA_INVALID when two are of one runtime or the
@@ -103,16 +99,14 @@ def _built_for(cache: CacheContents) -> str:
 
 
 class CapturedPart(NamedTuple):
-    """A directory of what a pod left in its volume, and what a capture takes of it."""
+    """One directory of a capture that holds a cache, and the files that an image takes of it."""
 
     directory: Path
     selection: Selection
 
 
 def captured_in(content: Path, check: Callable[[TreeEntry], None] = lambda _entry: None) -> list[CapturedPart]:
-    """Return the parts of what a pod left in its volume: at its top, and in the directories of runtimes.
-
-    `check` gets each file and directory before anything is read of it or kept.
+    """Return the directories of a capture that may hold caches: its top, and subdirectories named after runtimes.
 
     Raises:
         GKMError, OSError: as `walk` raises.
@@ -126,9 +120,7 @@ def captured_in(content: Path, check: Callable[[TreeEntry], None] = lambda _entr
 
 
 def scan_captured(content: Path, stated: Sequence[GpuTarget]) -> list[CacheContents]:
-    """Return the caches that a pod left; `stated` is the GPU of caches that name no GPU.
-
-    A part that is no complete cache is left out while another part is one: the pod may have ended while it compiled.
+    """Scan a capture and return its caches; `stated` is the GPU of caches that do not name one.
 
     Raises:
         GKMError: as `scan_directory`, METADATA_MISSING when no part is a cache, METADATA_INVALID for too many runtimes.

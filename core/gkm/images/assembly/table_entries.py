@@ -1,4 +1,4 @@
-"""The entries of a cache by the table of runtimes: which there are, for which GPUs, and which of them cannot hit.
+"""Find the entries of a cache with the table of runtimes: for which GPUs they are, and which of them cannot hit.
 
 The formats of MCV and TorchInductor have their own scanners. For all other runtimes the table has the places and the
 needs of entries, and compiled code names the GPU.
@@ -30,14 +30,14 @@ _HIP_NAME: Final = re.compile(r"gfx[0-9a-f]{3,4}", re.ASCII)
 
 @dataclass(slots=True)
 class TableScan:
-    """The entries that a walk finds, and the GPUs of their code."""
+    """Collects the entries of a cache, and the GPUs that their code is for."""
 
     selected: Selection
     paths: dict[str, None] = field(default_factory=dict)
     targets: set[GpuTarget] = field(default_factory=set)
 
     def add(self, entry: TreeEntry) -> None:
-        """Read a file or directory, in constant memory; raises the errors of reading it."""
+        """Scan one file or directory in constant memory; raises the errors of reading it."""
         place = self.selected.place_of(entry.path, is_directory=entry.directory)
         if place and place.needs is not None:
             self.paths[entry.path] = None
@@ -51,10 +51,10 @@ class TableScan:
             self.targets |= device_targets(entry.pieces())
 
     def listed(self, runtime: Runtime) -> list[dict[str, str]]:
-        """Return the entries of the manifest.
+        """Return the entries for manifest.json.
 
         Raises:
-            GKMError: METADATA_MISSING when no entry can hit.
+            GKMError: METADATA_MISSING if no entry is complete.
         """
         if self.paths:
             return [{"form": runtime.name, "hash": path} for path in self.paths]
@@ -68,7 +68,7 @@ class TableScan:
 
 
 def check_versions(runtime: Runtime, stated: Iterable[str]) -> None:
-    """Refuse a cache whose key lacks versions that are not `stated` either.
+    """Refuse a cache if its keys lack the version of a program and the user has not `stated` that version.
 
     Raises:
         GKMError: METADATA_MISSING.
@@ -96,18 +96,18 @@ def _suffix(name: str) -> str:
 
 @dataclass(slots=True)
 class EntryCheck:
-    """The names beside each other, to find what an entry lacks."""
+    """Finds entries that lack one of their files, by comparing the names in each directory."""
 
     selected: Selection
     problems: dict[str, str] = field(default_factory=dict)
-    """By the path of an entry."""
+    """What is wrong, by the path of the entry."""
     _names: dict[str, set[str]] = field(default_factory=dict)
     _suffixes: dict[str, dict[str, list[str]]] = field(default_factory=dict)
     """By directory and stem, of the directories that were asked for: a pod may leave 50,000 files in one."""
     _entries: dict[str, Place] = field(default_factory=dict)
 
     def add(self, entry: TreeEntry) -> None:
-        """Read the first bytes of a file, or a directory; raises the errors of reading it."""
+        """Check the first bytes of a file, or remember a directory; raises the errors of reading it."""
         parent, _, name = entry.path.rpartition("/")
         place = self.selected.place_of(entry.path, is_directory=entry.directory)
         if place and place.needs is not None:
@@ -120,7 +120,7 @@ class EntryCheck:
             self.problems[owner] = problem
 
     def finish(self) -> dict[str, str]:
-        """Return what is wrong with each entry that cannot hit, by its path."""
+        """Return the entries that no program can use, by path, with what is wrong."""
         for path, place in self._entries.items():
             if place.needs and (problem := _lack(place.needs, self._names_of(path, place))):
                 self.problems.setdefault(path, problem)

@@ -1,6 +1,6 @@
-"""Which GPU a cache is for, from what its parts and the user claim: sources that contradict each other are refused.
+"""Decide which GPU a cache is for, from its files and the user's options; contradictions are refused.
 
-Nodes decide by the label, so a wrong one does harm. The machine that builds the image never decides.
+Nodes decide by the label, so a wrong label does harm. The GPU of the machine that builds the image is never used.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,7 +20,9 @@ _STATE_HINT: Final = (
 def kernel_targets(
     kernels: set[GpuTarget], stated: Iterable[GpuTarget], versions: DependencyVersions
 ) -> list[dict[str, Any]]:
-    """Return the summary of a Triton cache; `kernels` are the targets of all its kernels, `stated` those from the user.
+    """Return the label with the GPUs of a Triton cache.
+
+    `kernels` are the GPUs in its metadata, `stated` those from options.
 
     Raises:
         GKMError: METADATA_INVALID when the user states another GPU.
@@ -30,7 +32,7 @@ def kernel_targets(
 
 
 def found_or_stated(found: set[GpuTarget], stated: Sequence[GpuTarget]) -> list[GpuTarget]:
-    """Return the GPUs that a cache names, sorted; for a cache that names none, the GPU that the user states.
+    """Return the GPUs that a cache names, sorted; if it names no GPU, the GPU that the user stated.
 
     Raises:
         GKMError: METADATA_INVALID when the user states another GPU, METADATA_MISSING when no GPU is known.
@@ -43,7 +45,7 @@ def found_or_stated(found: set[GpuTarget], stated: Sequence[GpuTarget]) -> list[
 
 
 def check_claims(claims: Iterable[GpuTarget], found: set[GpuTarget], words: str) -> None:
-    """Refuse claims that are not among the GPUs found; without found GPUs, any claim passes.
+    """Refuse GPUs that the user stated and the cache does not name; a cache without names accepts any.
 
     Raises:
         GKMError: METADATA_INVALID.
@@ -60,7 +62,7 @@ def check_claims(claims: Iterable[GpuTarget], found: set[GpuTarget], words: str)
 
 
 def compiled_target(compiled: CompiledTargets) -> set[GpuTarget]:
-    """Return the GPU that the artifacts name; an empty set without a name.
+    """Return the GPU that the artifacts name; empty if they name no GPU.
 
     Raises:
         GKMError: METADATA_INVALID when they name two.

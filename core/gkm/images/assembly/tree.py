@@ -24,7 +24,7 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 """Non-blocking, because a file may have become a pipe since the listing."""
 
 PassedOver = Callable[[str, FileKind, int], None]
-"""Called with the path, the kind and the bytes of a file that a walk leaves out; a directory has 0 bytes."""
+"""Called for each file or directory that a walk leaves out, with its path, kind and bytes (0 for a directory)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class TreeEntry:
     executable: bool
     kind: FileKind
     _parent: int
-    """The descriptor of its directory, open only until the next entry."""
+    """The open descriptor of the parent directory; the walk closes it before the next entry."""
 
     @property
     def name(self) -> str:
@@ -77,14 +77,14 @@ class TreeEntry:
                 raise self._changed_error()
 
     def head(self, most: int) -> bytes:
-        """Return the first bytes of a file, at most `most`; raises as `pieces`."""
+        """Return the first bytes of the file, at most `most`; raises as `pieces`."""
         with closing(os.open(self.name, _READ, dir_fd=self._parent)) as descriptor:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise self._changed_error()
             return os.read(descriptor, most)
 
     def read(self) -> bytes:
-        """Return the bytes of a small file; raises as `pieces`."""
+        """Return all bytes of a small file; raises as `pieces`."""
         return b"".join(self.pieces())
 
     def _changed_error(self) -> GKMError:
@@ -98,7 +98,7 @@ class TreeEntry:
 def walk(
     root: Path, selected: Selection = EVERYTHING, passed_over: PassedOver = lambda _path, _kind, _size: None
 ) -> Iterator[TreeEntry]:
-    """Yield the selected entries in `root`. Each is valid until the next one.
+    """Yield the selected files and directories below `root`; each is valid until the next one is read.
 
     Raises:
         GKMError: UNSAFE_CONTENT for links, devices and names that no node would extract, selected or not; TOO_LARGE for

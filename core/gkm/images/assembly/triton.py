@@ -33,7 +33,7 @@ class _Target(Struct):
 
 
 class Kernel(Struct):
-    """Triton's metadata of a kernel, with the fields that MCV's manifest repeats."""
+    """A kernel as its metadata describes it, reduced to the fields of MCV's manifest."""
 
     target: _Target
     hash: _Hash = ""
@@ -49,7 +49,7 @@ class Kernel(Struct):
 
 
 def parse_kernel(entry: TreeEntry) -> Kernel | None:
-    """Return the kernel that a file describes; None for any other file.
+    """Return the kernel that a metadata file describes; None for any other file.
 
     Raises:
         GKMError: CONTENT_MISMATCH when it changed while it was read.
@@ -73,7 +73,7 @@ class KernelVersion(Struct):
 
 
 def version_in(metadata: bytes) -> str:
-    """Return the version of Triton that a kernel's metadata states; "" if it states no version."""
+    """Return the version of Triton in a kernel's metadata; "" if the metadata has no version."""
     try:
         version = msgspec.json.decode(metadata, type=KernelVersion).triton_version
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -82,7 +82,7 @@ def version_in(metadata: bytes) -> str:
 
 
 def manifest_entry(kernel: Kernel) -> dict[str, Any]:
-    """Return the entry of a kernel in MCV's manifest, in its order of fields, without zero values."""
+    """Return a kernel's entry in MCV's manifest: fields in MCV's order, without zero values."""
     optional = {
         "ptx_version": kernel.ptx_version,
         "num_stages": kernel.num_stages,

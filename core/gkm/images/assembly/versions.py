@@ -23,7 +23,7 @@ _CUDA, _TRITON = "cuda", "triton"
 
 @dataclass(frozen=True, slots=True)
 class DependencyVersions:
-    """Versions by the name of the program."""
+    """Versions that the user stated, by the name of the program."""
 
     cuda: str = ""
     ptx: int = 0
@@ -31,7 +31,7 @@ class DependencyVersions:
 
     @classmethod
     def parse(cls, pairs: Iterable[str]) -> "DependencyVersions":
-        """Return the versions in `name=version` pairs.
+        """Parse `name=version` pairs.
 
         Raises:
             GKMError: METADATA_INVALID.
@@ -62,7 +62,7 @@ class DependencyVersions:
         return stated
 
     def with_triton(self, version: str) -> "DependencyVersions":
-        """Return the versions, with Triton's from the cache's own kernels, "" if they state no version.
+        """Return the versions with Triton's version added, as the cache's kernels state it ("" if they do not).
 
         Raises:
             GKMError: METADATA_INVALID when the user states another one.
@@ -75,12 +75,12 @@ class DependencyVersions:
 
     @property
     def labels(self) -> dict[str, str]:
-        """Return GKM's labels."""
+        """Return the labels of the image for these versions."""
         return {f"{LABEL_PREFIX}{name}": version for name, version in sorted(self.others.items())}
 
 
 def stated_versions(labels: Mapping[str, str]) -> dict[str, str]:
-    """Return {name: version} of the labels of an image that have the form of GKM's; the image's author claims them."""
+    """Return {name: version} from the version labels of an image, which its author wrote."""
     pairs = {label.removeprefix(LABEL_PREFIX): text for label, text in labels.items() if label.startswith(LABEL_PREFIX)}
     return {name: text for name, text in sorted(pairs.items()) if _NAME.fullmatch(name) and _VERSION.fullmatch(text)}
 

@@ -49,7 +49,7 @@ class CacheKeyFactors(Struct):
 
 @dataclass(slots=True)
 class ModelComponent:
-    """One component of a model on one rank: `rank_0_0/backbone`."""
+    """One component of a model on one rank, such as `rank_0_0/backbone`."""
 
     rank: str
     name: str
@@ -61,29 +61,32 @@ class ModelComponent:
 
     @property
     def is_complete(self) -> bool:
-        """Return whether vLLM finds the artifacts. Before 0.12 it wrote an index and no factors beside them."""
+        """Return whether vLLM can load the component's artifacts.
+
+        Before 0.12 it wrote an index and no factors beside them.
+        """
         described = self.factors is not None or (self.has_index and not self.has_factors_file)
         return described and bool(self.artifacts)
 
 
 @dataclass(slots=True)
 class HashDirectory:
-    """One compiled model."""
+    """One compiled model: the directory that vLLM names by the hash of its configuration."""
 
     prefixes: dict[tuple[str, str], ModelComponent] = field(default_factory=dict)
     kernels: list[Kernel] = field(default_factory=list)
     graphs: dict[tuple[str, str], None] = field(default_factory=dict)
-    """The graphs in the directory of TorchInductor inside: without AOT vLLM 0.33 leaves no other files."""
+    """The graphs in TorchInductor's directory inside it; vLLM 0.33 without AOT writes no other files."""
 
     @property
     def binaries(self) -> list[ModelComponent]:
-        """Return the components that are complete in the binary format, in the order of names."""
+        """Return the complete components in the binary format, sorted by name."""
         return [prefix for prefix in self.prefixes.values() if prefix.is_complete]
 
 
 @dataclass(slots=True)
 class VllmScan:
-    """The state of the scan of a directory."""
+    """The state of a scan of a vLLM directory."""
 
     has_marker: bool = False
     has_root: bool = False
@@ -94,11 +97,11 @@ class VllmScan:
 
     @property
     def is_vllm(self) -> bool:
-        """Return whether MCV would detect a vLLM cache."""
+        """Return whether MCV would take the directory for a vLLM cache."""
         return self.has_marker and self.has_root
 
     def add(self, entry: TreeEntry, kernel: Kernel | None) -> None:
-        """Scan an entry; raises the errors of reading it."""
+        """Scan one file or directory; raises the errors of reading it."""
         parts = entry.path.split("/")
         named = entry.name.endswith(INDEX) or any(mark in entry.path for mark in _MARKS)
         self.has_marker |= named and entry.may_be_mark
@@ -123,12 +126,12 @@ class VllmScan:
 
     @property
     def count(self) -> int:
-        """Return the number of hash directories, as MCV counts them."""
+        """Return the number of compiled models, as MCV counts them."""
         return len(self.hashes) + sum(1 for ranks in self.bundles.values() if ranks)
 
     @property
     def has_compiled(self) -> bool:
-        """Return whether vLLM or TorchInductor compiled anything but kernels of Triton."""
+        """Return whether the cache has anything but kernels of Triton."""
         models = any(found.binaries or found.graphs for found in self.hashes.values())
         return models or any(self.bundles.values())
 

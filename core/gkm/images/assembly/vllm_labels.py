@@ -25,7 +25,7 @@ VARIABLE = "VLLM_PAGED_ATTN_ARCH"
 
 
 def vllm_labels(vllm_scan: VllmScan) -> dict[str, str]:
-    """Return the labels of vLLM's caches alone."""
+    """Return the labels that only vLLM caches have."""
     entries = vllm_scan.entries
     present = {entry["cacheFormat"] for entry in entries}
     hashes = list(dict.fromkeys(entry["vllmHash"] for entry in entries))
@@ -42,7 +42,7 @@ def vllm_labels(vllm_scan: VllmScan) -> dict[str, str]:
 def vllm_targets(
     vllm_scan: VllmScan, kernels: set[GpuTarget], stated: Sequence[GpuTarget], versions: DependencyVersions
 ) -> list[dict[str, Any]]:
-    """Return the summary of a vLLM cache, with the parameters of `kernel_targets`.
+    """Return the label with the GPUs of a vLLM cache; the parameters are those of `kernel_targets`.
 
     Raises:
         GKMError: METADATA_MISSING when the GPU is unknown, METADATA_INVALID when sources contradict each other.

@@ -40,7 +40,10 @@ class Hardware(Struct, frozen=True, rename="camel"):
 
     @property
     def key(self) -> str:
-        """Return the hardware key: captures of one key replace each other. A driver counts with its major version."""
+        """Return the hardware key; captures with equal keys replace each other.
+
+        Only the driver's major version is part of it.
+        """
         parts = (self.backend, self.arch, f"r{self.driver.partition('.')[0]}", self.runtime, self.version)
         return "-".join(part for part in parts if part)
 
@@ -48,7 +51,7 @@ class Hardware(Struct, frozen=True, rename="camel"):
 def content_digest(hardware_key: str, files: Iterable[PackedFile]) -> str:
     """Return the digest of hardware, paths and contents, for files in the order of their paths.
 
-    Captures with the same one are the same.
+    Captures with equal digests are equal.
     """
     digest = hashlib.sha256(f"{hardware_key}\n".encode())
     for file in files:
@@ -72,11 +75,11 @@ def image_tag(hardware: Hardware, digest_of_content: str) -> str:
 
 
 def cache_name(runtime: str, arch: str, digest_of_content: str) -> str:
-    """Return the name of the GKMCache of a capture."""
+    """Return the name of the GKMCache for a capture without a family."""
     return f"captured-{runtime}-{arch.replace('_', '')}-{short(digest_of_content)}"
 
 
 def member_name(family: str, arch: str, digest_of_content: str) -> str:
-    """Return the name of the GKMCache of a capture that joins a family; the family's name is cut where it is long."""
+    """Return the name of the GKMCache for a capture of a family member; a long family name is cut."""
     rest = f"-{arch.replace('_', '')}-{short(digest_of_content)}"
     return family[: _MAX_NAME - len(rest)].rstrip("-.") + rest

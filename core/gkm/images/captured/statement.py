@@ -17,7 +17,7 @@ from gkm.images.signatures.attestations import attestation, attestations
 from gkm.images.signatures.evaluation import TrustPolicy
 
 CLOCK_SKEW: Final = timedelta(seconds=60)
-"""How far the clock of a node may be ahead of the controllers' clock."""
+"""How much later than the controllers' clock the time in a statement may be."""
 
 
 class CaptureClaim(NamedTuple):
@@ -51,12 +51,7 @@ class _CaptureStatement(Struct):
 def check(
     registry: ImageSource, ref: Reference, trusts: Sequence[TrustPolicy], wanted: CaptureClaim, now: datetime
 ) -> datetime:
-    """Check that signers whom every policy trusts state a claim about a pinned image.
-
-    The digest of the content is computed anew from the stated files. A statement whose time is more than CLOCK_SKEW
-    after `now` does not count: its capture would never be too old.
-
-    Return the latest time of which enough signers state that the capture was made then or later.
+    """Check that the trusted signers attested this claim about an image; return the time of the capture.
 
     Raises:
         GKMError: SIGNATURE_MISSING, no such statement is valid; or the registry does not answer.
@@ -84,7 +79,7 @@ def check(
 
 
 def states_in(payload: bytes) -> tuple[CaptureClaim, datetime]:
-    """Return what a statement claims, with the digest that its files have, and the time; raises GKMError."""
+    """Return the claim and the time of a statement; the digest is computed from its list of files. Raises GKMError."""
     predicate = decode(payload, _CaptureStatement, "statement about captured files").predicate
     computed = content_digest(predicate.hardware, predicate.files)
     if computed != predicate.content_digest:
@@ -97,7 +92,7 @@ def states_in(payload: bytes) -> tuple[CaptureClaim, datetime]:
 
 
 def time_of(payload: bytes, wanted: CaptureClaim) -> datetime | None:
-    """Return the time that a statement names for a claim; None if it states another claim, or is not ours."""
+    """Return the time in a statement about the claim; None if the statement is about another claim or not from GKM."""
     try:
         found, time = states_in(payload)
     except GKMError:

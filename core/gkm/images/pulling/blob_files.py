@@ -18,10 +18,9 @@ from gkm.images.manifest import Descriptor
 from gkm.images.reference import Reference
 
 STALE_SECONDS = 24 * 3600.0
-"""The sweep removes a blob without use, or a partial blob without new bytes, after this time."""
+"""Seconds after which the sweep removes an unused blob, or a partial blob without new bytes."""
 MAX_CACHED_BYTES = 1 << 30
-"""The bound of all whole blobs that wait for another image with the same layer, because a node needs its disk for other
-data."""
+"""Limit of bytes of all unused complete blobs; they are kept for other images with the same layers."""
 PART = ".part"
 REGISTRY_PART = ".registry-part"
 """A partial blob with bytes of the registry alone: the wrong bytes of a mirror must not cost these.
@@ -33,7 +32,7 @@ _POLL_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class LockedBlob:
-    """The file of a blob under an exclusive lock; `descriptor` is the open file, positioned at its start."""
+    """The file of a blob under an exclusive lock; `descriptor` is open at its start."""
 
     path: Path
     descriptor: int
@@ -74,7 +73,7 @@ class BlobFiles:
             os.close(found.descriptor)
 
     def drop(self, ref: Reference, blobs: Iterable[Descriptor]) -> None:
-        """Remove the blobs of an image with refused content, whole or partial, unless another pull has locked them.
+        """Remove the blobs of an image whose content was refused, except blobs that another pull has locked.
 
         Raises:
             OSError: a disk operation failed.

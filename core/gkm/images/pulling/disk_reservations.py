@@ -10,12 +10,12 @@ from threading import Lock
 from gkm.images.cache import CacheImage
 
 BLOCK_BYTES = 4096
-"""The least that a file or directory takes on a disk; file systems round sizes up to it."""
+"""The smallest number of bytes that a file or directory takes on the disk."""
 STEP_BYTES = 1 << 20
-"""A pull extends its reservation by at least this much, because each extension measures the disk."""
+"""The smallest number of bytes by which a reservation is extended: each extension measures the disk."""
 
 GrowReservation = Callable[[int, int], None]
-"""Called with missing bytes of content and of disk; extends the reservation by them, or raises GKMError."""
+"""Reserves more bytes of content and of disk, or raises GKMError."""
 
 
 class DiskReservation:
@@ -37,18 +37,20 @@ class DiskReservation:
             return self._blobs + self._files
 
     def extend(self, content: int, disk: int) -> None:
-        """Reserve more: bytes of content, and bytes of disk for files."""
+        """Reserve more bytes: of content for the store, and of disk for files."""
         with self._lock:
             self._content += content
             self._files += disk
 
     def blob_written(self, count: int) -> None:
-        """Release the reservation of blob bytes that are on the disk."""
+        """Release the reservation for blob bytes that were written."""
         with self._lock:
             self._blobs = max(0, self._blobs - count)
 
     def consume(self, content: int, disk: int) -> None:
-        """Take bytes of content, and the bytes of disk that they need, right before writing them.
+        """Use reserved bytes of content and of disk; call it right before writing them.
+
+        Extends the reservation if needed.
 
         Raises:
             GKMError: the disk or the store has too little space for them.
@@ -62,7 +64,7 @@ class DiskReservation:
 
 
 def disk_bytes(size: int) -> int:
-    """Return how many bytes of a disk a file of `size` bytes takes."""
+    """Return how many bytes a file of `size` bytes takes on the disk."""
     return max(1, -(-size // BLOCK_BYTES)) * BLOCK_BYTES
 
 

@@ -1,4 +1,4 @@
-"""Entries of the store: find, seal, publish and remove them."""
+"""The entries of the store: find, seal and publish them."""
 
 import errno
 import os
@@ -24,12 +24,12 @@ _SEALED_DIRECTORY = 0o555
 _SEALED_FILE = 0o444
 _OPEN_DIRECTORY = 0o755
 LOOKS = 3
-"""For an entry without its list: another program may publish or remove it meanwhile."""
+"""How often `find` reads an entry without its list again: another process may be publishing or removing it."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreEntry:
-    """A complete entry with `files` files of `size_bytes` together."""
+    """A complete store entry: the number of its files, and their total size in bytes."""
 
     digest: str
     path: Path

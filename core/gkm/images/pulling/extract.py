@@ -51,7 +51,7 @@ MAX_MEMBERS = 2 * MAX_FILES
 OVERHEAD_BYTES = 512 << 20
 """The decompressed headers and padding of MAX_FILES members, in addition to the cache itself."""
 MAX_PATHS_BYTES = 32 << 20
-"""The bound of all paths together; each is a line of the file list."""
+"""Limit of the total length of all paths in bytes; each is a line of the file list."""
 MAX_MANIFEST_BYTES = 16 << 20
 
 
@@ -60,18 +60,18 @@ if TYPE_CHECKING:
 
 
 WRITERS = 2
-"""Two are as fast as one thread that decompresses; each holds the interpreter's lock for a part of its time."""
+"""Number of writer threads. Two are as fast as one thread that decompresses."""
 BATCH_BYTES = 1 << 20
 MAX_BATCH = 256
 MAX_WAITING = WRITERS + 2
-"""Batches in threads or before them; each keeps at most twice BATCH_BYTES alive."""
+"""Limit of batches that wait for or are in a thread; each keeps at most twice BATCH_BYTES in memory."""
 FILE_MODE, EXECUTABLE_MODE = 0o444, 0o555
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 GRACE_SECONDS = 120.0
 MIN_BYTES_PER_SECOND = 4 << 20
-"""Uncompressed. A slow disk writes five times as much."""
+"""The slowest accepted rate of uncompressed bytes. A slow disk writes five times as fast."""
 SECONDS_PER_FILE = 0.02
-"""A slow disk creates hundreds of files a second."""
+"""Seconds that each file may take. A slow disk creates hundreds of files a second."""
 
 
 class NewFile(NamedTuple):
@@ -84,25 +84,27 @@ class NewFile(NamedTuple):
 
 @dataclass(slots=True)
 class FileWriter:
-    """Writes new files into directories that exist below `destination`; calls `append` with each, in order."""
+    """Writes new files below `destination` in threads; `append` is called with each file, in order."""
 
     destination: str
     append: Callable[[ListedFile], object]
     _pool: ThreadPoolExecutor
     _batch: list[NewFile] = field(default_factory=list)
     _alive: int = 0
-    """The bytes that the batch keeps in memory, used by its files or not."""
+    """The bytes that the batch keeps in memory."""
     _last: object = None
     _waiting: deque[Future[list[ListedFile]]] = field(default_factory=deque)
     _as_created: set[int] = field(default_factory=set)
-    """The modes that a new file has at once, because umask and ACLs do not change them."""
+    """The file modes that the process's umask and ACLs leave unchanged at creation."""
     _ended: bool = False
-    """Whether batches that wait are of no use any more."""
+    """Whether an exception has ended the writer, so that waiting batches are dropped."""
 
     @classmethod
     @contextmanager
     def open(cls, destination: str, append: Callable[[ListedFile], object]) -> Iterator["FileWriter"]:
-        """Yield a writer. After the block every file is written and listed; an exception ends it without the rest.
+        """Yield a writer. When the block ends, all files are written and listed.
+
+        After an exception the rest is dropped.
 
         Raises:
             GKMError: UNSAFE_CONTENT for a name that exists.
@@ -118,7 +120,7 @@ class FileWriter:
                 raise
 
     def add(self, file: NewFile) -> None:
-        """Write a file later; raises as `open` does, for any earlier file."""
+        """Queue a file for writing; raises the errors of earlier files, as `open` does."""
         piece = file.content.obj
         if piece is not self._last:
             self._last = piece
@@ -128,7 +130,7 @@ class FileWriter:
             self._submit()
 
     def stream(self, path: str, pieces: Iterable[memoryview], *, executable: bool) -> None:
-        """Write a large file now, after all earlier ones; raises as `open` does."""
+        """Write a large file now, after all queued files; raises as `open` does."""
         self.flush()
         hasher, size = hashlib.sha256(), 0
         descriptor = self._create(path, EXECUTABLE_MODE if executable else FILE_MODE)
@@ -210,7 +212,7 @@ class Extraction:
     reserve: Callable[[int, int], object] = lambda _content, _disk: None
     files: SpooledFileList = field(init=False)
     manifests: dict[str, bytes] = field(default_factory=dict)
-    """By their paths in the image."""
+    """The cache manifests, by their paths in the image."""
     size_bytes: int = 0
     started: float = field(default_factory=time.monotonic)
     _unpacked: int = 0
@@ -366,7 +368,7 @@ class Extraction:
 
 
 def check_directories(directories: int, files: int) -> None:
-    """Check the number of directories against the number of files so far. Pure.
+    """Check that the number of directories is plausible for the number of files so far. Pure.
 
     Raises:
         GKMError: TOO_LARGE: more directories than the files need.
@@ -399,7 +401,7 @@ def _update(hasher: "_Hash", pieces: Iterable[memoryview]) -> None:
 
 
 def conflict(path: str) -> GKMError:
-    """Return the error for a name that an image holds twice."""
+    """Return the error for a path that an image contains twice."""
     return GKMError(Reason.UNSAFE_CONTENT, f"the image holds {path[:80]!r} twice, or as a file and a directory")
 
 

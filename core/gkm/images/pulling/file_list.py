@@ -24,7 +24,7 @@ _END = b"]}\n"
 
 
 class ListedFile(Struct, frozen=True, omit_defaults=True):
-    """A file of an entry: `path` relative to the cache, `size` in bytes."""
+    """One file in the list: `path` relative to the cache, `size` in bytes."""
 
     path: str
     size: int
@@ -33,7 +33,7 @@ class ListedFile(Struct, frozen=True, omit_defaults=True):
 
 
 class FileList(Struct, frozen=True, rename="camel"):
-    """files.json: the files that an entry must hold, so that the agent detects a change."""
+    """The header of files.json, the list by which the agent detects changed files of an entry."""
 
     digest: str
     format: str
@@ -42,7 +42,7 @@ class FileList(Struct, frozen=True, rename="camel"):
 
 
 class SpooledFileList(Collection[ListedFile]):
-    """Files in the order of extraction, spooled to the disk of `directory` beyond 1 MiB."""
+    """Collects the files of an extraction in order; beyond 1 MiB the list is kept on the disk of `directory`."""
 
     def __init__(self, directory: Path) -> None:
         # It has no name on the disk. The error of a refused image may hold it in a cycle: it closes with this object.
@@ -89,7 +89,7 @@ def write(path: Path, listed: FileList) -> None:
 
 
 def read(path: Path) -> tuple[FileList, int]:
-    """Return a list without its files, and the number of its files; check every line. Does not follow links.
+    """Return the header of a list, and the number of its files; check every line. Does not follow links.
 
     Raises:
         FileNotFoundError: the file does not exist.
@@ -101,7 +101,7 @@ def read(path: Path) -> tuple[FileList, int]:
 
 @contextmanager
 def open_list(path: Path) -> Iterator[tuple[FileList, Iterator[ListedFile]]]:
-    """Yield a list without its files, and an iterator over its files; raises, and checks lines, as `read` does."""
+    """Yield the header of a list, and an iterator over its files; raises and checks as `read` does."""
     with open_regular(path) as file:
         try:
             head = msgspec.json.decode(_line(file) + b"]}", type=FileList)

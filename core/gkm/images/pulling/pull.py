@@ -38,12 +38,12 @@ from gkm.runtimes.placement import directory_of
 
 _LOG = logging.getLogger(__name__)
 CONNECTIONS = 3
-"""The number of blobs of an image that are fetched at once, because a registry serves a whole fleet."""
+"""Number of blobs of an image that are downloaded at once; a registry serves a whole fleet of nodes."""
 _READ_BYTES = 1 << 20
 
 
 class PullStage(StrEnum):
-    """The phase of a pull."""
+    """The phase of a pull: download or extraction."""
 
     DOWNLOADING = "Downloading"
     EXTRACTING = "Extracting"
@@ -64,9 +64,7 @@ def fetch(
     reservation: DiskReservation | None = None,
     progress: Progress | None = None,
 ) -> StoreEntry:
-    """Return the store's entry of an image; pull the image if the store lacks it.
-
-    Without a `reservation` the pull checks the free space of the disk itself.
+    """Return the store entry of an image; pull the image if the store lacks it.
 
     Raises:
         GKMError: as the registry raises; UNSAFE_CONTENT, CONTENT_MISMATCH, TOO_LARGE, DISK_FULL. Only partial blobs
@@ -211,19 +209,19 @@ def _disk_full(what: str) -> GKMError:
 
 
 class _DownloadStopped(Exception):
-    """The download of another blob failed, so that this one must not send a further request."""
+    """The download of another blob failed, so this download stops."""
 
 
 @dataclass(slots=True)
 class ImageDownload:
-    """The download of one image's blobs into `work`, through the blob `files` that images of a repository share."""
+    """Downloads the blobs of one image into `work`; `files` are blobs that images of the same repository share."""
 
     registry: ImageSource
     ref: Reference
     files: BlobFiles
     work: Path
     on_bytes: Callable[[int], object]
-    """Called with every count of bytes; a negative count takes bytes back. An exception from it ends the download."""
+    """Called with the number of new bytes (negative after a failed check). An exception from it ends the download."""
     _stop: Event = field(default_factory=Event)
 
     def run(self, blobs: Sequence[Descriptor]) -> list[Path]:

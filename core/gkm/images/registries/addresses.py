@@ -48,11 +48,11 @@ class Address:
 
 
 class InvalidAddress(ValueError):
-    """The text is no address, or an ambiguous one."""
+    """The text is no http address, or programs would parse it differently."""
 
 
 class NotHttpAddress(InvalidAddress):
-    """The scheme is not http or https; the message is the scheme."""
+    """The address has another scheme than http or https; the message is the scheme."""
 
 
 def parse_address(text: str, base: str = "") -> Address:
@@ -77,7 +77,7 @@ def parse_address(text: str, base: str = "") -> Address:
 
 
 class NetworkKind(IntEnum):
-    """The network that an address belongs to; a larger value is more sensitive."""
+    """The kind of network of an address: public, private or local; a larger value is more sensitive."""
 
     PUBLIC = 0
     PRIVATE = 1
@@ -128,7 +128,7 @@ _CARRIERS = (
 
 
 def kind(address: str) -> NetworkKind:
-    """Return the kind of an address in socket notation, also `fe80::1%eth0`; LOCAL if it is no address."""
+    """Return the network of an IP address such as `fe80::1%eth0`; LOCAL for text that is no address."""
     found = _literal(address)
     return NetworkKind.LOCAL if found is None else _kind(found)
 

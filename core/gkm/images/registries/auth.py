@@ -31,7 +31,7 @@ from gkm.images.registries.transport import (
 
 MAX_TOKEN_BYTES = 64 << 10
 MAX_LOGINS = 8
-"""The number of matching logins that are tried in their order; each costs two requests."""
+"""Limit of logins that are tried for one registry, in their order; each costs two requests."""
 BASIC_SECONDS, TOKEN_SECONDS = 300.0, 60.0
 """How long an accepted answer is sent in advance; TOKEN_SECONDS is the specification's default lifetime of tokens."""
 _MAX_TOKEN_SECONDS = 3600.0
@@ -65,7 +65,7 @@ class Login:
 
 
 class Credentials(Protocol):
-    """Logins for registries. Thread-safe."""
+    """Provides logins for registries. Thread-safe."""
 
     def logins(self, registry: str, repository: str) -> Sequence[Login]:
         """Return the logins that match a repository, the most specific first; an empty list for anonymous access.

@@ -46,26 +46,23 @@ _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
 
 @dataclass(slots=True)
 class Exchange:
-    """A request with its redirects, retries and response body, up to `deadline` (time.monotonic()).
-
-    `rules` name the hosts that may have a private address. `stall` is the longest silence in seconds.
-    """
+    """A request with its redirects, retries and response body; it must end by `deadline` (time.monotonic())."""
 
     rules: HostRules
     deadline: float
     stall: float
     sockets: list[socket.socket] = field(default_factory=list)
     expired: bool = False
-    """Whether the deadline passed, so that the timer shut the sockets down."""
+    """Whether the deadline has passed and the timer has shut down the sockets."""
 
     def timeout(self, seconds: float) -> "ExchangeTimeout":
-        """Return a timeout for a connection of this exchange."""
+        """Return a connection timeout of this many seconds that carries this exchange."""
         timeout = ExchangeTimeout(seconds)
         timeout.exchange = self
         return timeout
 
     def watch(self, connection: socket.socket) -> None:
-        """Shut a socket down at the deadline."""
+        """Register a connection, whose socket is shut down at the deadline."""
         # A duplicate: TLS takes the original over, and a shutdown of either ends both.
         self.sockets.append(socket.socket(fileno=os.dup(connection.fileno())))
 
@@ -85,7 +82,7 @@ class ExchangeTimeout(float):
 
 @contextmanager
 def open_exchange(deadline: float, *, rules: HostRules, stall: float) -> Iterator[Exchange]:
-    """Yield an exchange; a timer shuts its sockets down at `deadline` (time.monotonic())."""
+    """Yield an exchange; at `deadline` (time.monotonic()) a timer shuts down its sockets."""
     exchange = Exchange(rules, deadline, stall)
     timer = threading.Timer(min(max(0.0, deadline - time.monotonic()), threading.TIMEOUT_MAX), exchange.shut_down)
     timer.daemon = True
@@ -167,7 +164,7 @@ class _DeadlineTLSPool(HTTPSConnectionPool):
 
 
 def not_public(host_is: str) -> GKMError:
-    """Return the error for a host with a non-public address that the configuration does not open."""
+    """Return the error for a host with a non-public address that the configuration does not allow."""
     return GKMError(
         Reason.NOT_ALLOWED,
         f"{host_is} an address of this machine or of a private network, not of a public registry",
@@ -184,7 +181,7 @@ class Proxy:
 
 
 def make_pools(proxy: Proxy | None, ca_file: str) -> PoolManager:
-    """Return the connections of one registry, verified with `ca_file` or the authorities of the system. Thread-safe."""
+    """Return the connection pools for one registry, which trust `ca_file` or the system's authorities. Thread-safe."""
     options: dict[str, Any] = {
         "num_pools": 4,
         "maxsize": 4,
@@ -198,7 +195,7 @@ def make_pools(proxy: Proxy | None, ca_file: str) -> PoolManager:
 
 
 def describe_error(error: exceptions.HTTPError) -> tuple[str, str]:
-    """Return the cause of an error in plain words, and a remedy, "" if only a retry can help."""
+    """Return the cause of a connection error in plain words, and a next step; "" if only a retry can help."""
     match error:
         case exceptions.NameResolutionError():
             return "its name cannot be resolved", ""
@@ -222,7 +219,7 @@ class InvalidProxy(ValueError):
 
 
 def proxy_for(address: Address) -> Proxy | None:
-    """Return the proxy that the environment names for an address, if any; never for this machine itself.
+    """Return the proxy for an address from the environment, None if it names no proxy; never for this machine.
 
     Raises:
         InvalidProxy: the value is no http proxy.

@@ -41,7 +41,7 @@ _API_PREFIXES = ("/v1/", "/v2/")
 
 
 class Secrets(Protocol):
-    """Reads one Secret."""
+    """Reads single Secrets by namespace and name."""
 
     def data(self, namespace: str, name: str) -> dict[str, str]:
         """Return the data of a Secret, in base64.
@@ -68,7 +68,7 @@ class AuthEntry:
 
 @dataclass(frozen=True, slots=True)
 class DockerConfig:
-    """One file or Secret: its logins, and the credential helpers that only the command line runs."""
+    """The content of one file or Secret: logins, and names of credential helpers, which only the command line runs."""
 
     entries: tuple[AuthEntry, ...] = ()
     store: str = ""
@@ -84,10 +84,7 @@ class PullSecrets:
     namespace: str
 
     def credentials(self, image: str, namespace: str | None, names: Sequence[str]) -> Credentials | None:
-        """Return the credentials of a cache, the Secrets `names` of its namespace first (None: a cluster-wide cache).
-
-        Of the configuration's Secrets, only those for the image's registry and its mirrors are read, so that a missing
-        Secret of another host does not affect this cache. None if the cache and the configuration name no Secret.
+        """Return the credentials for an image: from the Secrets `names` of the namespace, then from the configuration.
 
         Raises:
             GKMError: as Secrets.data and Reference.parse; UNAUTHORIZED for a Secret without credentials.
@@ -166,10 +163,7 @@ def _old_form(raw: bytes) -> dict[str, _Entry]:
 
 
 def split_server(server: str) -> tuple[str, str, str]:
-    """Return host, port and path of a server, without the scheme and docker's /v1/ and /v2/.
-
-    Each registry has one name, as in gkm.images.reference: lower-case, without port 443.
-    """
+    """Return host, port and path of a server entry, without the scheme and without docker's /v1/ and /v2/."""
     rest = server[:_MAX_SERVER]
     for scheme in _SCHEMES:
         rest = rest.removeprefix(scheme)
@@ -210,7 +204,7 @@ def _unreadable(what: str, detail: str) -> GKMError:
 
 
 class Keyring:
-    """The Credentials of several files or Secrets, such as all pull secrets of a namespace, in order. Immutable."""
+    """Credentials from several files or Secrets, such as all pull secrets of a cache, in order. Immutable."""
 
     def __init__(self, configs: Iterable[DockerConfig] = ()) -> None:
         found = [entry for config in configs for entry in config.entries]

@@ -1,8 +1,8 @@
-"""The hosts that may have a non-public address: only those that the configuration names. Pure.
+"""Which hosts may have a non-public address: only hosts that the configuration names. Pure.
 
 Users name registries, and registries name further hosts in redirects. Without this rule the control plane would connect
-to any address of its network that a user names. A rule applies to a host with its port: a configured registry opens
-no other port of its machine.
+to any address of its network that a user names. A rule applies to a host with its port: a configured registry opens no
+other port of its machine.
 """
 
 from collections.abc import Container, Iterable, Iterator
@@ -34,11 +34,11 @@ class HostRules:
     private: frozenset[_Endpoint] = frozenset()
     domains: tuple[str, ...] = ()
     plain: frozenset[str] = frozenset()
-    """The keys of `registries.hosts` that use http, whose default port differs."""
+    """The hosts in `registries.hosts` that use http, whose default port is 80."""
 
     @classmethod
     def of(cls, registries: Registries, registry: str = "") -> "HostRules":
-        """Return the rules for requests on behalf of `registry`, including its token servers."""
+        """Return the rules for requests to `registry` and its token servers."""
         own = registries.host(registry)
         mirrors = [mirror for host in registries.hosts.values() for mirror in host.mirrors]
         allowed = [pattern.partition("/")[0] for pattern in registries.allow]
@@ -54,7 +54,7 @@ class HostRules:
         )
 
     def permit(self, host: str, port: int, address: str) -> bool:
-        """Return whether a connection for host and port may go to a resolved address of the host."""
+        """Return whether a connection to host and port may use this resolved address."""
         return self._permit(host, port, addresses.kind(address))
 
     def permit_host(self, host: str, port: int) -> bool:

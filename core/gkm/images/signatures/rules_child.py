@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def verdict(text: bytes | str) -> dict[str, Any]:
-    """Return the first rule that a predicate does not satisfy, by its number, with the reason; {} if it satisfies all."""
+    """Return the number and the reason of the first rule that a predicate does not satisfy; {} if it satisfies all."""
     try:
         request = json.loads(text, parse_constant=_refuse, parse_float=_finite)
     except RecursionError:
