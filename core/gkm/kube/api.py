@@ -14,7 +14,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 Object = Struct | Mapping[str, Any]
-"""An object to write: a typed value, or JSON values. It has apiVersion, kind and metadata.name."""
+"""An object to write: a typed struct or a JSON mapping, with apiVersion, kind and metadata.name."""
 
 Key = tuple[str, str]
 """(namespace, name); the namespace is "" for a cluster-wide object."""
@@ -34,7 +34,7 @@ class Change(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ObjectEntry(Generic[T_co]):
-    """An object with the metadata that the reflector needs. `namespace` is "" for a cluster-wide object."""
+    """One object of a list or an event, with its resourceVersion. `namespace` is "" for a cluster-wide object."""
 
     namespace: str
     name: str
@@ -49,10 +49,7 @@ class ObjectEntry(Generic[T_co]):
 
 @dataclass(frozen=True, slots=True)
 class ListPage(Generic[T_co]):
-    """A part of a list; every page of one list has the same `resource_version`.
-
-    `unreadable` are the keys of objects that exist and cannot be decoded as the type of the resource.
-    """
+    """One page of a list; all pages of a list have the same `resource_version`."""
 
     entries: tuple[ObjectEntry[T_co], ...]
     resource_version: str
@@ -74,7 +71,7 @@ class WatchEvent(Generic[T_co]):
 
 @dataclass(frozen=True, slots=True)
 class ListSelector:
-    """A selection of the objects of a collection, in the syntax of the API; an empty namespace selects all of them."""
+    """Which objects of a collection are listed or watched; an empty namespace selects all namespaces."""
 
     namespace: str = ""
     labels: str = ""
@@ -85,7 +82,7 @@ EVERYTHING = ListSelector()
 
 
 class Watch(Protocol[T_co]):
-    """An open watch to iterate over. It ends when the server ends it, or after `close` from any thread."""
+    """An open watch. Iterating over it ends when the server ends the watch, or after `close` from any thread."""
 
     def __iter__(self) -> Iterator[WatchEvent[T_co]]:
         """Yield changes.
@@ -95,7 +92,7 @@ class Watch(Protocol[T_co]):
         """
 
     def close(self) -> None:
-        """End the watch; a thread that iterates over it returns soon. Idempotent."""
+        """End the watch; an iterating thread returns soon. Idempotent."""
 
 
 class Api(Protocol):
@@ -108,7 +105,7 @@ class Api(Protocol):
         """Return one object."""
 
     def find(self, resource: Resource[T], name: str, namespace: str | None = None) -> T | None:
-        """Return one object, None if the API server answers 404: the object, or its kind, does not exist."""
+        """Return one object, None if the object or its kind does not exist (404)."""
         try:
             return self.get(resource, name, namespace)
         except ApiError as error:
@@ -161,4 +158,4 @@ class Api(Protocol):
         """Return a document about kinds: `/api/v1`, `/apis/GROUP` or `/apis/GROUP/VERSION`; 404 if it is not served."""
 
     def log(self, pod: str, container: str, namespace: str, lines: int, most: int, *, previous: bool = False) -> bytes:
-        """Return the last lines of the log of a container, `most` bytes of them; `previous`: before its last start."""
+        """Return the last `lines` lines of a container's log, at most `most` bytes; `previous` selects its last run."""

@@ -42,18 +42,19 @@ The watch of a kind that has not changed since the server started is silent all 
 """
 
 MAX_BODY_BYTES = 64 << 20
-"""An eighth of the memory of a process (deploy/base); etcd takes no object above 1.5 MB."""
+"""Limit of bytes of a response: an eighth of the memory of a process (deploy/base); etcd stores at most 1.5 MB an
+object."""
 MAX_PAGE_BYTES = 4 << 20
 """The limit of a page of objects. A process has a dozen lists at once, and a user may fill the objects of each.
 250 objects of GKM have 1 MB. The client requests a larger page again in smaller ones."""
 
 BODY_SECONDS = 120.0
-"""The longest time for one body: MAX_BODY_BYTES at half a megabyte a second."""
+"""Limit of seconds for one body: MAX_BODY_BYTES at half a megabyte a second."""
 
 _READ_BYTES = 256 << 10
 
 MAX_ERROR_BYTES = 64 << 10
-"""A metav1.Status has a few hundred bytes; only a proxy sends more."""
+"""Limit of bytes of an error response; a metav1.Status has a few hundred bytes."""
 
 _TOO_LARGE = "TooLarge"
 _FIRST_ERROR_STATUS = 300
@@ -68,7 +69,7 @@ RequestObserver = Callable[[str, int], None]
 
 
 def _no_observer(verb: str, status: int) -> None:
-    """Ignore a response."""
+    """Ignore a response: the default observer."""
 
 
 def connect(
@@ -99,7 +100,7 @@ class _Request:
     content_type: str = _JSON
     accept: str = _JSON
     read_seconds: float | None = None
-    """None for the timeout of the client."""
+    """Limit of seconds for reading; None uses the timeout of the client."""
 
 
 class HttpApi(Api):
@@ -147,7 +148,7 @@ class HttpApi(Api):
             query["continue"] = more
 
     def watch(self, resource: Resource[T], resource_version: str, selector: ListSelector = EVERYTHING) -> HttpWatch[T]:
-        """Return a watch. It lasts about 290 seconds, with jitter so that a fleet does not reconnect at once."""
+        """Return a watch that lasts about 290 seconds, with jitter so that many clients do not reconnect at once."""
         seconds = int(WATCH_SECONDS * random.uniform(0.9, 1.0))  # noqa: S311 -- spreads load only
         query: dict[str, str | int] = {
             **_selector_query(selector),
@@ -185,7 +186,7 @@ class HttpApi(Api):
         return self._object(resource, _Request("create", "POST", path, query, body, accept=accept))
 
     def dry_run(self, resource: Resource[Any], value: Object) -> None:
-        """Let the server check the creation of an object, unknown fields included, without storing it."""
+        """Ask the server to check the creation of an object, including unknown fields, without storing it."""
         plain = decoding.plain(value)
         path = resource.path(plain["metadata"].get("namespace"))
         query = {"dryRun": "All", "fieldValidation": "Strict"}
@@ -215,7 +216,10 @@ class HttpApi(Api):
         return decoding.document(path, self._request_body(_Request("get", "GET", path, {})), document)
 
     def log(self, pod: str, container: str, namespace: str, lines: int, most: int, *, previous: bool = False) -> bytes:
-        """Return the end of a log. Kubelet cuts the newest lines where they have more than `most` bytes."""
+        """Return the last lines of a container's log.
+
+        The kubelet keeps the first bytes of them if they exceed `most`.
+        """
         query: dict[str, str | int] = {"container": container, "tailLines": lines, "limitBytes": most}
         query |= {"previous": "true"} if previous else {}
         path = _PODS.path(namespace, pod, "log")

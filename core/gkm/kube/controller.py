@@ -26,14 +26,14 @@ T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
 
 JOIN_SECONDS = 5.0
-"""The time for all requests under way, of all controllers together."""
+"""Seconds for the running requests of all controllers to end."""
 WATCHES_SECONDS = 2.0
-"""The time for all watches together."""
+"""Seconds for all watches to end."""
 POLL_SECONDS = 0.05
 
 
 class StartedWatch(Protocol):
-    """A watch as a controller starts it: a Reflector, or the Selection of one of its readers."""
+    """A watch that a controller starts: a Reflector, or one reader's Selection of a shared watch."""
 
     @property
     def synced(self) -> Event:
@@ -47,7 +47,7 @@ class StartedWatch(Protocol):
 
 
 class WatchSet:
-    """The watches of a controller that have started. For one thread, but `synced`."""
+    """The started watches of a controller. Only one thread may use it, except `synced`."""
 
     def __init__(self) -> None:
         self._started: list[StartedWatch] = []
@@ -58,23 +58,23 @@ class WatchSet:
 
     @property
     def synced(self) -> bool:
-        """Return whether every started watch has listed once; False before the first start."""
+        """Return whether every started watch has a complete list; False if no watch has started."""
         return bool(self._started) and all(reflector.synced.is_set() for reflector in self._started)
 
     def start(self, *reflectors: StartedWatch) -> None:
-        """Start the watches that have not started."""
+        """Start the watches that have not started yet."""
         for reflector in reflectors:
             if reflector not in self._started:
                 self._started.append(reflector)
                 reflector.start()
 
     def close(self, seconds: float) -> None:
-        """End all watches, within this time in all."""
+        """End all watches; wait at most `seconds` in total."""
         end(self._started, seconds)
 
 
 def end(reflectors: Iterable[StartedWatch], seconds: float) -> None:
-    """End watches side by side, within this time in all."""
+    """End several watches in parallel; wait at most `seconds` in total."""
     deadline, ending = time.monotonic() + seconds, list(reflectors)
     for reflector in ending:
         reflector.close(0.0)
@@ -83,7 +83,7 @@ def end(reflectors: Iterable[StartedWatch], seconds: float) -> None:
 
 
 class Controller:
-    """A controller of a process. A subclass gives it queues and watches, and may override `run`."""
+    """Base class of the controllers of a process. A subclass provides queues and watches, and may override `run`."""
 
     def __init__(self, name: str, *, enabled: bool = True) -> None:
         self.name = name
@@ -99,40 +99,43 @@ class Controller:
 
     @property
     def is_quiet(self) -> bool:
-        """Return whether the next leader may write at once. Call it after `join`.
+        """Return whether no write of this process can still arrive, so that the next leader may write.
 
-        A request that arrives late is refused for its old version. Override it where that is not enough.
+        Call it after `join`.
         """
         return True
 
     @property
     def depths(self) -> Mapping[str, Callable[[], int]]:
-        """Return functions that count what waits in each queue, by its name."""
+        """Return a function for each queue, by its name, that returns the number of waiting keys."""
         return {queue.name: queue.__len__ for queue in self.queues}
 
     def reflectors(self) -> Sequence[StartedWatch]:
-        """Return the watches that `run` starts, in this order."""
+        """Return the watches that `run` starts, in order."""
         return ()
 
     def work(self) -> None:
-        """Start, if it is enabled, and return at once, independent of the API server."""
+        """Start the controller's thread if the controller is enabled.
+
+        Return at once, even if the API server is down.
+        """
         if self.enabled:
             self._thread.start()
 
     def run(self) -> None:
-        """Do the work of the thread: start the queues once every list is complete."""
+        """Start the watches, wait for their complete lists, then start the queues; runs in the controller's thread."""
         self.watches.start(*self.reflectors())
         if self.wait(lambda: not self.reflectors() or self.watches.synced):
             self.start_queues()
 
     def start_queues(self) -> None:
-        """Start the workers. Every list must be complete."""
+        """Start the workers of the queues; all lists must be complete."""
         _LOG.info("controller synced", extra=fields(controller=self.name))
         for queue in self.queues:
             queue.start()
 
     def wait(self, condition: Callable[[], bool], seconds: float = float("inf")) -> bool:
-        """Wait until a condition holds, at most so long; return whether it does. `stop` ends the wait."""
+        """Wait at most `seconds` until a condition is true; return whether it is. `stop` ends the wait."""
         deadline = time.monotonic() + seconds
         while not condition():
             if time.monotonic() >= deadline or self._stop.wait(POLL_SECONDS):
@@ -140,11 +143,7 @@ class Controller:
         return True
 
     def attempt(self, act: Callable[[], T], backoff: Backoff, failure: str = "API server not available") -> T | None:
-        """Call `act` until it succeeds, and return its result; None if `stop` ends it, after one attempt at least.
-
-        `failure` is the event in the log: of an ApiError or Retry when its text changes, of another error each time.
-        The thread survives every error: no other code would start it again.
-        """
+        """Call `act` until it succeeds and return its result; return None if `stop` is called first."""
         failures, last, after = 0, "", 0.0
         while True:
             self._wake.clear()
@@ -169,10 +168,7 @@ class Controller:
         least: float = 0.0,
         failure: str = "API server not available",
     ) -> None:
-        """Call `act` until `stop`, once at least; it returns the seconds until the next call.
-
-        `wake` shortens them to `least`. Errors are retried as by `attempt`.
-        """
+        """Call `act` again and again until `stop`; it returns the seconds until its next call."""
         while (pause := self.attempt(act, backoff, failure)) is not None:
             if self._stop.wait(min(least, pause)):
                 return
@@ -181,36 +177,39 @@ class Controller:
                 return
 
     def wake(self) -> None:
-        """Let `repeat` act soon."""
+        """Make `repeat` call its function soon."""
         self._wake.set()
 
     def stop(self) -> None:
-        """Prevent new reconciles; return at once."""
+        """Prevent new reconciles and return at once."""
         self._stop.set()
         self._wake.set()
         for queue in self.queues:
             queue.stop()
 
     def join(self, deadline: float) -> None:
-        """Wait until what is under way has ended, at most until `deadline` of time.monotonic()."""
+        """Wait for running requests, at most until `deadline` (time.monotonic())."""
         ended = [queue.close(max(0.0, deadline - time.monotonic())) for queue in self.queues]
         if self._thread.ident is not None:
             self._thread.join(max(0.0, deadline - time.monotonic()))
         self.ended = all(ended) and not self._thread.is_alive()
 
     def close_watches(self, seconds: float) -> None:
-        """End the watches, within this time in all."""
+        """End the watches; wait at most `seconds` in total."""
         self.watches.close(seconds)
 
     def close(self) -> bool:
-        """Stop this one alone; return whether the next leader may write at once."""
+        """Stop this controller only; return whether the next leader may write at once."""
         quiet = stop_all([self])
         close_watches([self])
         return quiet
 
 
 def stop_all(controllers: Iterable[Controller], seconds: float = JOIN_SECONDS) -> bool:
-    """Stop all and wait for their last requests, in this time in all; return whether the next leader may write."""
+    """Stop all controllers and wait for their last requests, at most `seconds`.
+
+    Return whether the next leader may write.
+    """
     deadline = time.monotonic() + seconds
     for controller in controllers:
         controller.stop()
@@ -220,7 +219,7 @@ def stop_all(controllers: Iterable[Controller], seconds: float = JOIN_SECONDS) -
 
 
 def close_watches(controllers: Sequence[Controller], seconds: float = WATCHES_SECONDS) -> None:
-    """End the watches of all controllers side by side: most of the time, a thread waits for its socket."""
+    """End the watches of all controllers in parallel; wait at most `seconds` in total."""
     threads = [Thread(target=each.close_watches, args=(seconds,), daemon=True) for each in controllers]
     deadline = time.monotonic() + seconds
     for thread in threads:

@@ -19,17 +19,17 @@ from gkm.kube.errors import UNAUTHORIZED, ApiError
 _LOG = logging.getLogger(__name__)
 
 RELOAD_SECONDS = 10.0
-"""The minimum interval between two loads of refused credentials: the API server caches a token for as long."""
+"""Minimum seconds between two loads of refused credentials: the API server caches a token as long."""
 
 _CONNECTIONS = 16
 
 
 class NotConfigured(ValueError):
-    """There is no usable kubeconfig, and this process does not run in a pod."""
+    """No usable kubeconfig exists, and this process does not run in a pod."""
 
 
 class ApiCredentials:
-    """The client with the current credentials; `load` creates one from the files. Thread-safe."""
+    """The current API client and its credentials; `load` creates a client from the files. Thread-safe."""
 
     def __init__(self, load: Callable[[], ApiClient]) -> None:
         self._load = load
@@ -38,7 +38,7 @@ class ApiCredentials:
         self._next_load = 0.0
 
     def renew(self, refused: ApiClient) -> bool:
-        """Return whether the current credentials differ from the `refused` ones; load them at most every 10 s."""
+        """Return whether the credentials now differ from the `refused` ones; reload the files at most every 10 s."""
         with self._loading:
             if self.client is not refused:
                 return True
@@ -78,7 +78,7 @@ def load_client(kubeconfig: str | None, context: str | None) -> ApiClient:
 
 
 def authorization(client: ApiClient) -> Mapping[str, str]:
-    """Return the Authorization header; empty if a certificate authenticates.
+    """Return the Authorization header of a client; empty if it authenticates by a certificate.
 
     Raises:
         ApiError: 401, for a token that no header can hold. The error of http.client would contain the token.

@@ -21,7 +21,7 @@ _GONE = 410
 
 
 _Version = Annotated[str, msgspec.Meta(min_length=1)]
-"""The resourceVersion of an object, a list or a bookmark. It must not be "", which starts a watch at any version."""
+"""A resourceVersion that is not empty: a watch from "" would start at any version."""
 
 
 class _Meta(Struct, rename="camel"):
@@ -57,7 +57,7 @@ class _Event(Struct):
 
 
 def page(resource: Resource[T], body: bytes) -> tuple[ListPage[T], str]:
-    """Return a page and the continue token of its list.
+    """Decode a page of a list; return it with the continue token.
 
     Raises:
         ApiError: the body is no list.
@@ -73,7 +73,7 @@ def page(resource: Resource[T], body: bytes) -> tuple[ListPage[T], str]:
 
 
 def event(resource: Resource[T], line: bytes) -> WatchEvent[T]:
-    """Return the event on a line of a watch.
+    """Decode one line of a watch.
 
     Raises:
         ApiError: the line is an error, or no event.
@@ -95,7 +95,7 @@ def event(resource: Resource[T], line: bytes) -> WatchEvent[T]:
 
 
 def single_object(resource: Resource[T], body: bytes) -> T:
-    """Return an object.
+    """Decode a single object.
 
     Raises:
         ApiError: the body cannot be decoded as the type of the resource.
@@ -107,7 +107,7 @@ def single_object(resource: Resource[T], body: bytes) -> T:
 
 
 def document(path: str, body: bytes, wanted: type[T]) -> T:
-    """Return a document that is no object of a resource.
+    """Decode a document that is no object, such as a discovery document.
 
     Raises:
         ApiError: the body cannot be decoded as `wanted`.
@@ -119,7 +119,7 @@ def document(path: str, body: bytes, wanted: type[T]) -> T:
 
 
 def unreadable(resource: Resource[Any], error: Exception) -> ApiError:
-    """Return the error for a response that violates the API; its status is 0, so that callers retry with backoff."""
+    """Return the error for a response that cannot be decoded; status 0, so that callers retry with backoff."""
     return _unreadable(resource.kind, error)
 
 

@@ -1,4 +1,4 @@
-"""Which kinds the API server serves, under which names: read from its discovery documents, and remembered briefly.
+"""Find which kinds the API server serves from its discovery documents; answers are cached briefly.
 
 A document is read per API group and version, so kinds of one group share requests. It must never guess: a kind is
 absent only if the API server itself answers so.
@@ -39,7 +39,7 @@ class KindName(NamedTuple):
 
 
 Served = tuple[Resource[dict[str, Any]], ...]
-"""The resources of a kind, one for each served version, the preferred one first."""
+"""The resources of a kind, one for each served version; the preferred version is first."""
 
 
 class _Version(Struct):
@@ -62,7 +62,7 @@ class _Kinds(Struct):
 
 
 class Discovery:
-    """Thread-safe; two threads may read the same documents at once."""
+    """Reads and caches discovery documents. Thread-safe; two threads may read the same document at once."""
 
     def __init__(self, api: Api, clock: Clock = time.monotonic) -> None:
         self._api = api
@@ -70,7 +70,7 @@ class Discovery:
         self._groups: LRUCache[str, tuple[float, dict[str, Served]]] = LRUCache(_MAX_GROUPS)
 
     def served(self, name: KindName) -> Served:
-        """Return the resources of a kind, () if the API server does not serve it.
+        """Return the resources of a kind, empty if the API server does not serve it.
 
         Raises:
             ApiError: the API server does not answer.
@@ -82,7 +82,7 @@ class Discovery:
         return kinds.get(name.kind, ())
 
     def forget(self, name: KindName) -> None:
-        """Read the group of a kind again: a request for the kind was answered as if it did not exist."""
+        """Drop the cached answer for a kind's API group, because a request for the kind got 404."""
         self._groups.put(name.group, (float("-inf"), {}))
 
     def _read(self, group: str) -> dict[str, Served]:
@@ -116,7 +116,7 @@ class Discovery:
 
 
 def is_served(api: Api, resource: Resource[Any]) -> bool:
-    """Return whether the API server has a kind, in the version that GKM uses.
+    """Return whether the API server serves a kind in the version that GKM uses.
 
     Raises:
         ApiError: the API server does not respond, or refuses.

@@ -28,7 +28,7 @@ def boottime_seconds() -> float:
 
 
 class NotLeading(Retry):
-    """Another process may hold the lease: this one must not write any more."""
+    """This process may not be the leader any more, so it must not write."""
 
 
 class Elector:
@@ -70,12 +70,12 @@ class Elector:
 
     @property
     def is_leader(self) -> bool:
-        """Return whether this process holds the lease and renewed it in time."""
+        """Return whether this process holds the lease and has renewed it in time."""
         renewed = self._renewed
         return renewed is not None and self._clock() < renewed + self._timing.deadline
 
     def acquire(self, stop: Event) -> bool:
-        """Wait for the lease and renew it from then on; return False if `stop` is set first."""
+        """Wait until this process gets the lease, and renew it from then on; return False if `stop` is set first."""
         while not stop.is_set():
             if self.try_acquire_or_renew():
                 _LOG.info("lease acquired", extra=fields(lease=self._name, identity=self._identity))
@@ -85,7 +85,7 @@ class Elector:
         return False
 
     def try_acquire_or_renew(self) -> bool:
-        """Acquire or renew the lease if the rules allow it now; return whether this process holds it. Never raises."""
+        """Acquire or renew the lease once if possible; return whether this process holds it. Never raises."""
         with self._lock:
             # Before the request: the renewal counts from now on, whenever the response comes.
             began = self._clock()

@@ -1,4 +1,4 @@
-"""One error for every failed request: the API server refused it, or did not respond."""
+"""The error for a failed request to the API server: it refused the request or did not answer."""
 
 from collections.abc import Iterable
 
@@ -10,10 +10,10 @@ NO_RESPONSE = 0
 UNAUTHORIZED = 401
 
 UNREADABLE = "Unreadable"
-"""The reason of GKM for a response that cannot be decoded."""
+"""The reason that GKM gives to a response that cannot be decoded."""
 
 MAX_RETRY_AFTER_SECONDS = 60.0
-"""An API server requests pauses of seconds. A proxy that requests hours must not delay a client for as long."""
+"""Limit of the pause in seconds that a server can request; a proxy might request hours."""
 
 UNDECODABLE = (DecodeError, UnicodeDecodeError, RecursionError)
 """msgspec's errors for bytes that are no JSON of a type; JSON that is nested too deeply raises RecursionError."""
@@ -61,17 +61,17 @@ class ApiError(Exception):
 
     @property
     def not_found(self) -> bool:
-        """Return whether the object, or its kind, does not exist."""
+        """Return whether the object or its kind does not exist (404)."""
         return self.status == _NOT_FOUND
 
     @property
     def conflict(self) -> bool:
-        """Return whether the object exists already, or has changed meanwhile."""
+        """Return whether the object exists already or has changed since it was read (409)."""
         return self.status == _CONFLICT
 
     @property
     def expired(self) -> bool:
-        """Return whether the resourceVersion or continue token is too old: only a new list helps (HTTP 410)."""
+        """Return whether the resourceVersion or continue token is too old, so that a new list is needed (410)."""
         return self.status == _GONE
 
     @property
@@ -84,17 +84,12 @@ class ApiError(Exception):
 
     @property
     def unreadable(self) -> bool:
-        """Return whether the response violates the API (gkm.kube.decoding)."""
+        """Return whether the response could not be decoded (gkm.kube.decoding)."""
         return self.reason == UNREADABLE
 
 
 def from_body(status: int, body: bytes, retry_after: str | None = None) -> ApiError:
-    """Return the error in a response body: its metav1.Status if it is one, else its first line.
-
-    `retry_after` is the header. Kubernetes sends whole seconds (RFC 9110, 10.2.3); a date, which a proxy may send, is
-    ignored, because the time of day can jump. The result is at most MAX_RETRY_AFTER_SECONDS, also for an error in a
-    watch.
-    """
+    """Return the error for a response: from its metav1.Status, else from the first line of the body."""
     seconds = _bounded(float(retry_after) if retry_after and retry_after.isascii() and retry_after.isdigit() else 0.0)
     try:
         decoded = json.decode(body, type=_Status)

@@ -25,7 +25,7 @@ MAX_NOTE_BYTES = 1024
 
 @dataclass(frozen=True, slots=True)
 class Regarding:
-    """The object that an event is about; an empty namespace means a cluster-wide one."""
+    """The object that an Event is about; an empty namespace means a cluster-wide object."""
 
     api_version: str
     kind: str
@@ -36,7 +36,7 @@ class Regarding:
 
 @dataclass(frozen=True, slots=True)
 class EventBody:
-    """The content of an event: reason and action are in CamelCase, note is a sentence."""
+    """The text of an Event: reason and action in CamelCase, note as a sentence."""
 
     kind: Literal["Normal", "Warning"]
     reason: str
@@ -46,17 +46,14 @@ class EventBody:
 
 @dataclass(frozen=True, slots=True)
 class Recorder:
-    """Sends the events of a controller; `instance` is one process of it."""
+    """Sends the Events of one controller; `instance` names the process."""
 
     api: Api
     controller: str
     instance: str
 
     def event(self, regarding: Regarding, body: EventBody, occasion: str, moment: datetime) -> Mapping[str, Any]:
-        """Return the Event object; those about cluster-wide objects are in the namespace `default`, as the API demands.
-
-        Its name is a function of object, content and occasion, so that a second create of it conflicts.
-        """
+        """Return the Event object; for cluster-wide objects it is in the namespace `default`, as the API requires."""
         note = escape(body.note)
         content = (regarding.uid, body.action, body.reason, note, occasion)
         suffix = hashlib.sha256("\0".join(content).encode()).hexdigest()[:16]
@@ -83,7 +80,7 @@ class Recorder:
         }
 
     def emit(self, regarding: Regarding, body: EventBody, occasion: str) -> None:
-        """Send an event, unless this or an earlier process sent it for the same `occasion`."""
+        """Send an Event, unless this or an earlier process has sent it for the same `occasion`."""
         try:
             self.api.create(EVENTS, self.event(regarding, body, occasion, datetime.now(UTC)))
         except ApiError as error:

@@ -24,7 +24,7 @@ class Index(Generic[K, T]):
         self._lock = Lock()
 
     def change(self, old: T | None, new: T | None) -> None:
-        """Apply a change: (None, new), (old, new) or (old, None)."""
+        """Apply a change of an object: (None, new) adds, (old, new) changes, (old, None) removes."""
         with self._lock:
             if old is not None:
                 self._remove(old)
@@ -34,17 +34,17 @@ class Index(Generic[K, T]):
                     self._objects.setdefault(key, {})[identity] = new
 
     def get(self, key: K, limit: int | None = None) -> tuple[T, ...]:
-        """Return the objects of a key, in no particular order, `limit` at most."""
+        """Return at most `limit` objects with this index key, in no particular order."""
         with self._lock:
             return tuple(islice(self._objects.get(key, {}).values(), limit))
 
     def count(self, key: K) -> int:
-        """Return the number of objects of a key."""
+        """Return the number of objects with this index key."""
         with self._lock:
             return len(self._objects.get(key, ()))
 
     def __len__(self) -> int:
-        """Return the number of keys."""
+        """Return the number of index keys."""
         return len(self._objects)
 
     def _remove(self, old: T) -> None:

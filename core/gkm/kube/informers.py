@@ -23,7 +23,7 @@ _Watched = tuple[str, str, ListSelector]
 
 
 class Selection(Generic[T]):
-    """The objects of a kind that one reader needs: to it, no other object exists. Started and closed as a Reflector."""
+    """A reader's part of a shared watch: the reader sees only the objects that it selects."""
 
     def __init__(
         self, shared: "_SharedWatch[T]", wants: Callable[[T], bool], selector: ListSelector, on_change: OnChange[T]
@@ -42,7 +42,7 @@ class Selection(Generic[T]):
 
     @property
     def unreadable(self) -> frozenset[Key]:
-        """Return the keys of objects that exist and cannot be read: any of them may be needed."""
+        """Return the keys of objects that exist and cannot be decoded; the reader may need any of them."""
         return self._shared.reflector.unreadable
 
     def get(self, name: str, namespace: str = "") -> T | None:
@@ -51,16 +51,16 @@ class Selection(Generic[T]):
         return found if found is not None and self.wants(found) else None
 
     def start(self) -> None:
-        """Start the watch, or widen it, unless this has started."""
+        """Start the shared watch, or widen it for this reader; a second call has no effect."""
         self._shared.add(self)
         self._shared.reflector.start()
 
     def close(self, seconds: float = 5.0) -> None:
-        """End the watch of all readers: the process ends."""
+        """End the shared watch for all readers."""
         self._shared.reflector.close(seconds)
 
     def change(self, old: T | None, new: T | None) -> None:
-        """Pass on what a change means for this reader."""
+        """Pass a change on to this reader, if it is about an object that the reader selects."""
         before, after = (value if value is not None and self.wants(value) else None for value in (old, new))
         if before is not None or after is not None:
             self._on_change(before, after)
@@ -97,7 +97,7 @@ class Informers:
         self._lock = Lock()
 
     def of(self, resource: Resource[T], selector: ListSelector = EVERYTHING) -> Reflector[T]:
-        """Return the one watch of a kind, started or not; `subscribe` to it, and `start` it.
+        """Return the shared watch of a kind; the caller subscribes to it and starts it.
 
         Raises:
             ValueError: another reader has it as another type.
@@ -116,9 +116,7 @@ class Informers:
         wants: Callable[[T], bool],
         selector: ListSelector = EVERYTHING,
     ) -> Selection[T]:
-        """Return a part of the one watch of a kind; `start` it.
-
-        `wants` decides alone, from an object alone: the selector only spares what the API server need not send.
+        """Return a selection of the shared watch of a kind; the caller starts it.
 
         Raises:
             ValueError: another reader has it as another type.

@@ -1,4 +1,4 @@
-"""The API as a controller writes to it: the requests of a process that does not lead are not sent.
+"""An API client for controllers: it sends no write unless this process is the leader.
 
 A process learns by the clock alone that it may not lead any more. So leadership is checked right before each request,
 here and nowhere else: a controller does not ask whether it leads. Reads are sent always.
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class LeaderApi(Api):
-    """`api`, of which every write raises NotLeading unless `leads` returns True."""
+    """Wraps `api`; every write raises NotLeading unless `leads` returns True."""
 
     def __init__(self, api: Api, leads: Callable[[], bool]) -> None:
         self._api = api
@@ -40,7 +40,7 @@ class LeaderApi(Api):
         return self._api.discover(path, document)
 
     def log(self, pod: str, container: str, namespace: str, lines: int, most: int, *, previous: bool = False) -> bytes:
-        """Return the end of a log."""
+        """Return the last lines of a container's log."""
         return self._api.log(pod, container, namespace, lines, most, previous=previous)
 
     def apply(self, resource: Resource[T], value: Object, *, field_manager: str, subresource: str = "") -> T:

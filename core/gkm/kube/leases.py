@@ -52,17 +52,14 @@ class LeaseTiming:
 
 @dataclass(frozen=True, slots=True)
 class ObservedLease:
-    """A Lease at its last observed change, and the time of that by the clock of this process, in seconds."""
+    """A Lease as last changed, and when this process saw that change, in seconds of its clock."""
 
     lease: Lease
     observed_at: float
 
 
 def can_acquire(observed: ObservedLease, identity: str, now: float, timing: LeaseTiming) -> bool:
-    """Return whether a candidate may take a lease: it holds it, or it has no holder, or it has expired. Pure.
-
-    A longer duration in the Lease than in `timing` applies: its holder may run with another configuration.
-    """
+    """Return whether a candidate may take the lease: it holds it, no process holds it, or it has expired. Pure."""
     spec = observed.lease.spec
     if not spec.holder_identity or spec.holder_identity == identity:
         return True
@@ -70,12 +67,12 @@ def can_acquire(observed: ObservedLease, identity: str, now: float, timing: Leas
 
 
 def expires_at(observed: ObservedLease, timing: LeaseTiming) -> float:
-    """Return when a lease expires unless it is renewed. Pure."""
+    """Return when the lease expires without a renewal, in seconds of this process's clock. Pure."""
     return observed.observed_at + max(timing.duration, float(observed.lease.spec.lease_duration_seconds or 0))
 
 
 def renewed_spec(old: LeaseSpec, identity: str, timing: LeaseTiming, moment: datetime) -> dict[str, Any]:
-    """Return the spec of a Lease that `identity` acquires or renews. Pure."""
+    """Return the Lease spec with which `identity` acquires or renews the lease. Pure."""
     now = moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     is_transition = old.holder_identity != identity
     return {

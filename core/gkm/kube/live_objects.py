@@ -1,4 +1,4 @@
-"""Reads one object as the API server has it now, where a watch may lag. Must never write."""
+"""Read one object from the API server instead of a watch, which may be out of date. Must never write."""
 
 from typing import TypeVar
 
@@ -10,9 +10,7 @@ T = TypeVar("T")
 
 
 def live_object(api: Api, resource: Resource[T], namespace: str, name: str) -> T | None:
-    """Return an object, None if it does not exist.
-
-    A list of one name, because a missing object is then no error, and a missing kind is 404.
+    """Read an object from the API server; return None if it does not exist.
 
     Raises:
         ApiError: the API server did not answer, or it has no such kind.

@@ -1,4 +1,4 @@
-"""The bound on what a process holds of one watched object.
+"""Limit the memory that a process uses for one watched object.
 
 A user fills annotations, owners and lists up to 1.5 MB an object, and a process holds thousands of objects. So a
 reflector holds no more than MAX_HELD_BYTES of each: a larger object is held as its outline, if its type has one, and
@@ -15,7 +15,7 @@ from msgspec import Raw, Struct
 from gkm.api.mnnvl_metadata import SHARED_KEYS
 
 MAX_HELD_BYTES = 3584
-"""The size of one object as Python holds it; with its entry in a reflector it then takes at most 4 KiB."""
+"""Limit of bytes of one decoded object; with its entry in a reflector it takes at most 4 KiB."""
 _BY_CONTROLLERS = "status"
 """Users cannot write it: each of these kinds has a status subresource."""
 _SHOWN = 253
@@ -23,14 +23,14 @@ _SHOWN = 253
 
 @runtime_checkable
 class HasOutline(Protocol):
-    """A value that can be held without what users fill."""
+    """An object that can be reduced: its large fields can be left out."""
 
     def outline(self, why: str) -> Self:
-        """Return the value without the fields that users fill; `why` becomes its `oversized`."""
+        """Return a copy without the fields that users fill; its `oversized` is set to `why`."""
 
 
 def bounded(value: Any) -> Any:  # noqa: ANN401 -- of any type, and the same is returned
-    """Return a value that may be held: itself, or its outline.
+    """Return the object if it is small enough, otherwise its reduced copy.
 
     Raises:
         ValueError: it takes more than MAX_HELD_BYTES, and has no outline; the message names the largest field.
@@ -46,14 +46,14 @@ def bounded(value: Any) -> Any:  # noqa: ANN401 -- of any type, and the same is 
 
 
 def held_bytes(value: object) -> int:
-    """Return the bytes that a decoded value takes, without its status. Shared parts but SHARED_KEYS count each time."""
+    """Return the bytes that a decoded object takes in memory, without its status."""
     if not isinstance(value, Struct):
         return _size([value])
     return getsizeof(value) + _size([getattr(value, name) for name in _held_names(type(value))])
 
 
 def largest_field(value: object) -> str:
-    """Return the path of the field that takes most, in the words of the object: `spec.nodeSelector`."""
+    """Return the path of the largest field of an object, such as `spec.nodeSelector`."""
     path: list[str] = []
     while isinstance(value, Struct):
         parts = [(_size([part]), name, part) for name, part in _fields(value) if name != _BY_CONTROLLERS or path]

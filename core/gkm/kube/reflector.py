@@ -1,4 +1,4 @@
-"""A cache of one collection: list it once, watch it, and call handlers with the old and new object of each change."""
+"""Keep a collection in memory: list it once, watch it, and call handlers with each change."""
 
 import logging
 import time
@@ -23,11 +23,11 @@ _SHORT_WATCH_SECONDS = 1.0
 OnChange = Callable[[T | None, T | None], None]
 """Called with (None, new), (old, new) or (old, None), from the reflector's one thread, in order."""
 OnRefused = Callable[[Resource[Any], ObjectEntry[Any], str], None]
-"""Called with an object that is too large to be held, and with the reason, which names the field."""
+"""Called with an object that is too large, and with the reason, which names the field."""
 
 
 def no_report(_resource: Resource[Any], _entry: ObjectEntry[Any], _why: str) -> None:
-    """Leave it at the log line."""
+    """Do not report a refused object beyond the log line."""
 
 
 class Reflector(Generic[T]):
@@ -82,26 +82,23 @@ class Reflector(Generic[T]):
         self._thread: Thread | None = None
 
     def get(self, name: str, namespace: str = "") -> T | None:
-        """Return an object as last observed. Thread-safe."""
+        """Return an object as last seen. Thread-safe."""
         entry = self._entries.get((namespace, name))
         return entry.value if entry else None
 
     def values(self) -> list[T]:
-        """Return all objects as last observed. Thread-safe."""
+        """Return all objects as last seen. Thread-safe."""
         return [entry.value for entry in list(self._entries.values())]
 
     def subscribe(self, on_change: OnChange[T]) -> None:
-        """Let one more reader get all changes, from any thread; first it gets what is there, as (None, object)."""
+        """Add a handler for changes, from any thread; it first gets the existing objects as (None, object)."""
         with self._delivery:
             for entry in self._entries.values():
                 self._call(on_change, None, entry.value)
             self._readers.append(on_change)
 
     def select(self, selector: ListSelector, listed: Event) -> None:
-        """List again, with this selector from now on, and set `listed` after that list; what is held stays until then.
-
-        Any thread may call it, before `start` or after it.
-        """
+        """List again with this selector and use it from then on; `listed` is set after that list."""
         with self._lock:
             self._selector = selector
             self._asked += 1
@@ -110,7 +107,10 @@ class Reflector(Generic[T]):
                 self._watch.close()
 
     def start(self) -> None:
-        """Start a thread that calls `run`, unless it has started: several readers may share this."""
+        """Start a thread that calls `run`.
+
+        A second call has no effect, because several readers may share the reflector.
+        """
         with self._lock:
             if self._thread is not None:
                 return
@@ -118,7 +118,7 @@ class Reflector(Generic[T]):
             self._thread.start()
 
     def close(self, seconds: float = 5.0) -> None:
-        """End `run`, from any thread, and wait at most `seconds` for the thread of `start`."""
+        """End `run` from any thread, and wait at most `seconds` for its thread."""
         self._stopped.set()
         with self._lock:
             if self._watch:

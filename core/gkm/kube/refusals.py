@@ -1,4 +1,4 @@
-"""The Event about a watched object that is too large to be held (gkm.kube.memory)."""
+"""Send an Event about a watched object that is too large to keep in memory (gkm.kube.memory)."""
 
 from contextlib import suppress
 from typing import Any
@@ -11,18 +11,18 @@ from gkm.kube.resources import Resource
 
 REASON = "TooLarge"
 BURST, PER_SECOND = 20, 1.0
-"""Events of a process: a user can make thousands of such objects. The log has every one."""
+"""Rate limit of these Events for a process: a user can create thousands of such objects. The log has all."""
 
 
 class RefusalEvents:
-    """A handler for `Reflector(on_refused=...)`."""
+    """A handler for `Reflector(on_refused=...)` that sends an Event."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._bucket = TokenBucket(BURST, 1 / PER_SECOND)
 
     def __call__(self, resource: Resource[Any], entry: ObjectEntry[Any], why: str) -> None:
-        """Emit the Event; it exists once for each version of the object."""
+        """Send the Event, once for each version of the object."""
         if not self._bucket.try_acquire():
             return
         uid = getattr(getattr(entry.value, "metadata", None), "uid", "")

@@ -29,11 +29,7 @@ _NOT_FOUND = 404
 
 @dataclass(frozen=True, slots=True)
 class Resource(Generic[T]):
-    """A collection and the type of its objects.
-
-    Only the fields of `type` are decoded, so a client that needs fewer fields passes a smaller type:
-    `GKMCACHENODES.of(MyThinNode)`.
-    """
+    """A collection of the API and the Python type of its objects."""
 
     api_version: str
     kind: str
@@ -41,19 +37,19 @@ class Resource(Generic[T]):
     namespaced: bool
     type: type[T]
     metadata_only: bool = False
-    """Whether the API server is to send only the metadata of objects."""
+    """Whether the server sends only the metadata of the objects."""
     page_limit: int | None = None
-    """Objects in a page of a list, where they are large; None for `gkm.kube.api.PAGE_LIMIT`."""
+    """Objects in one page of a list of large objects; None means `gkm.kube.api.PAGE_LIMIT`."""
     unbounded: str = ""
-    """The reason why a reflector holds objects of any size: who writes them, if no user of a namespace does."""
+    """Why objects of this kind are not limited in size: no ordinary user writes them."""
 
     def of(self, kind: builtins.type[U]) -> "Resource[U]":
-        """Return the collection with its objects decoded as another type; who writes them and their size stay."""
+        """Return the same collection with another type for its objects."""
         name = (self.api_version, self.kind, self.plural)
         return Resource(*name, self.namespaced, kind, self.metadata_only, self.page_limit, self.unbounded)
 
     def path(self, namespace: str | None = None, name: str | None = None, subresource: str = "") -> str:
-        """Return the path of the collection (of one namespace, or of all), of an object, or of its subresource.
+        """Return the URL path of the collection (of one namespace, or of all), of an object, or of a subresource.
 
         Raises:
             ApiError: 404, for a name that no object can have and that changes the path: empty, `.` or `..`.

@@ -23,7 +23,7 @@ SECRETS: Resource[_Secret] = Resource("v1", "Secret", "secrets", namespaced=True
 
 
 def own_namespace() -> str:
-    """Return the namespace of the pod of this process, DEFAULT_NAMESPACE outside a pod."""
+    """Return the namespace of this process's pod, DEFAULT_NAMESPACE outside of a pod."""
     try:
         return _NAMESPACE_FILE.read_text(encoding="ascii").strip() or DEFAULT_NAMESPACE
     except (OSError, UnicodeDecodeError):
@@ -32,7 +32,7 @@ def own_namespace() -> str:
 
 @dataclass(frozen=True)
 class KubeSecrets:
-    """The Secrets of the Kubernetes API."""
+    """Reads Secrets from the Kubernetes API."""
 
     api: Api
 

@@ -13,7 +13,7 @@ from gkm.kube.api import Api, ListSelector
 from gkm.kube.resources import Resource
 
 SHOWN = 20
-"""Number of pods in the message; it counts the others."""
+"""Number of pods that the message names; it counts the others."""
 # The kubelet unmounts the volumes of pods that ended.
 _PLACED = ListSelector(fields="spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed")
 
@@ -40,9 +40,7 @@ _PODS: Resource[_Pod] = Resource("v1", "Pod", "pods", namespaced=True, type=_Pod
 
 
 def pods_with_volumes(api: Api) -> Iterator[tuple[str, str]]:
-    """Yield (namespace, name) of each pod on a node that has a volume of the driver and has not ended.
-
-    A pod that cannot be decoded may have one.
+    """Yield namespace and name of each running or starting pod with a volume of csi.gkm.io.
 
     Raises:
         ApiError: the pods cannot be listed.
@@ -53,7 +51,7 @@ def pods_with_volumes(api: Api) -> Iterator[tuple[str, str]]:
 
 
 def explanation(pods: Sequence[tuple[str, str]]) -> str:
-    """Say which pods stop an uninstallation, and what to do."""
+    """Return a message that names the pods that prevent an uninstallation, and says what to do."""
     if not pods:
         return "no pod uses a volume of GKM"
     more = f" and {len(pods) - SHOWN} more" if len(pods) > SHOWN else ""

@@ -16,13 +16,13 @@ from gkm.kube.resources import Resource
 T = TypeVar("T")
 
 MAX_LINE_BYTES = 16 << 20
-"""etcd takes objects of 1.5 MB, so a line of more than ten times that is no event."""
+"""Limit of bytes of one line of a watch; etcd stores objects of at most 1.5 MB."""
 
 _CHUNK_BYTES = 64 << 10
 
 
 class HttpWatch(Generic[T]):
-    """`gkm.kube.api.Watch` of one HTTP response."""
+    """A watch over one HTTP response."""
 
     def __init__(self, resource: Resource[T], response: BaseHTTPResponse) -> None:
         self._resource = resource
@@ -49,7 +49,7 @@ class HttpWatch(Generic[T]):
             self._response.close()
 
     def close(self) -> None:
-        """End the watch from any thread: shut down the socket here; the reader closes it."""
+        """End the watch from any thread, by shutting down its socket."""
         with self._lock:
             if self._closed:
                 return

@@ -24,16 +24,11 @@ _MAX_STALE = 64
 """The number of outdated heap entries that are tolerated before the heap is rebuilt."""
 
 _LONGEST_WAIT_SECONDS = 3600.0
-"""A lock cannot wait for more than threading.TIMEOUT_MAX; a worker that waits for a later key wakes up in between."""
+"""Limit of seconds of one wait: a lock cannot wait for longer than threading.TIMEOUT_MAX."""
 
 
 class Retry(Exception):
-    """A handler raises it to be called again later; the queue logs the message without a traceback.
-
-    `retry_after` is the pause in seconds that a server requested, which the handler has bounded; 0 without one. The
-    queue does not retry earlier on its own, but `add` can call the handler earlier: it may have work that needs no
-    server.
-    """
+    """A handler raises this to be called again later; the queue logs the message without a traceback."""
 
     def __init__(self, message: str, retry_after: float = 0.0) -> None:
         super().__init__(message)
@@ -94,11 +89,7 @@ class WorkQueue(Generic[K]):
             return not self._due and not self._running
 
     def add(self, key: K, after: float = IMMEDIATELY) -> None:
-        """Schedule a key in `after` seconds, unless it is scheduled earlier.
-
-        It does not run before the pause that the API server requested with its last refusal: a change of the object is
-        no reason to burden an overloaded server.
-        """
+        """Schedule a key `after` seconds from now; an earlier schedule of the key stays."""
         with self._changed:
             due = max(time.monotonic() + after, self._not_before.get(key, 0.0))
             if key in self._running:
@@ -107,26 +98,26 @@ class WorkQueue(Generic[K]):
                 self._schedule(key, due)
 
     def forget(self, key: K) -> None:
-        """Remove the key of a deleted object with its failures; a running handler is not interrupted."""
+        """Remove the key of a deleted object and its count of failures; a running handler is not interrupted."""
         with self._changed:
             for by_key in (self._due, self._requeued, self._failures, self._not_before):
                 by_key.pop(key, None)
             self._scheduler.drop(key)
 
     def start(self) -> None:
-        """Start the workers that have not started."""
+        """Start the workers that have not started yet."""
         for thread in self._threads:
             if thread.ident is None:
                 thread.start()
 
     def stop(self) -> None:
-        """Let no worker begin another key; return at once."""
+        """Stop: no worker takes another key; return at once."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
 
     def close(self, seconds: float = 5.0) -> bool:
-        """Stop, and wait at most `seconds` for the workers, which are daemons; return whether all have ended."""
+        """Stop and wait at most `seconds` for the worker threads; return whether all have ended."""
         deadline = time.monotonic() + seconds
         self.stop()
         for thread in self._threads:

@@ -19,16 +19,12 @@ MAX_FILES: Final = 200_000
 _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _CHUNK: Final = 1 << 20
 BLOCK_BYTES: Final = 4096
-"""The accounted size of the smallest file."""
+"""Size that the smallest file is counted with."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopyResult:
-    """The number of copied files, and their bytes.
-
-    `skipped` counts files that are never copied: links, special files, and names that no image can hold, a single such
-    name would make the whole capture unusable.
-    """
+    """The number of copied files and their bytes, and the number of skipped files."""
 
     files: int
     bytes: int
@@ -36,9 +32,7 @@ class CopyResult:
 
 
 def copy_changes(view: MountedView, lowers: Sequence[int], destination: Path, max_bytes: int) -> CopyResult:
-    """Copy the files of a volume that are not in `lowers` (descriptors of directories) into the new `destination`.
-
-    Sizes are in whole blocks.
+    """Copy the files of a volume that its `lowers` (directory descriptors) lack into the new directory `destination`.
 
     Raises:
         LayerTooLarge: more files or bytes, or deeper directories, than the bounds.

@@ -1,4 +1,4 @@
-"""Whether this kernel maps the ids of a tmpfs, as container runtimes need it for pods in user namespaces."""
+"""Check whether this kernel can map file owners on a tmpfs, which pods in user namespaces need."""
 
 import errno
 import os
@@ -17,10 +17,7 @@ _READY: Final = b"\0"
 
 
 def missing_feature() -> str:
-    """Return why no pod in a user namespace can have a volume here, "" if it can; nothing stays mounted.
-
-    Call it while the process has one thread: it forks for some milliseconds.
-    """
+    """Return why pods in user namespaces cannot have volumes on this machine, "" if they can; leave no mount."""
     try:
         with _user_namespace() as namespace:
             return _problem(namespace)

@@ -24,7 +24,7 @@ _WHITEOUT: Final = ".wh."
 
 
 class LayerTooLarge(Exception):
-    """The pod left more than the bounds; the message names the bound."""
+    """The pod wrote more than a limit allows; the message names the limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,28 +40,25 @@ class LayerFile:
     shadows: bool
 
     def open(self) -> int:
-        """Return a descriptor; the file may be of another kind by now. Raises OSError."""
+        """Open the file and return a descriptor; it may have become another kind of file. Raises OSError."""
         return os.open(self.name, _READ, dir_fd=self.directory)
 
 
 class LayerVisitor(Protocol):
-    """Gets the entries of a volume in the order of its directories."""
+    """Called by `walk` for each file of a volume, in the order of directories."""
 
     def added(self, file: LayerFile) -> None:
-        """Take a file that the pod wrote."""
+        """Handle a file that the pod wrote."""
 
     def unchanged(self, file: LayerFile) -> None:
-        """Take a file of a layer below."""
+        """Handle an unchanged file of a lower layer."""
 
     def skipped(self) -> None:
-        """Take note of a link, a special file, a file that vanished, or a name that no image can hold."""
+        """Handle a skipped file: a link, a special or vanished file, or a name that no image can hold."""
 
 
 def walk(view: MountedView, lowers: Sequence[int], visitor: LayerVisitor, check: Callable[[int], None]) -> None:
-    """Visit the files of a volume and compare them with `lowers` (descriptors of directories).
-
-    A lower file with the same mode, size and time is unchanged. `check` gets the number of entries so far and
-    ends the walk by its exception.
+    """Walk the files of a volume and compare them with the lower layers `lowers` (directory descriptors).
 
     Raises:
         LayerTooLarge: deeper directories than MAX_DEPTH.

@@ -16,11 +16,11 @@ from gkm.mounts import overlay, syscalls
 from gkm.mounts.safe_open import proc_fd_path
 
 CONTENT: Final = ".gkm"
-"""The directory in the tmpfs on which the overlay is mounted; it holds the upper layer, which the mount covers."""
+"""The directory in the tmpfs on which the overlay is mounted."""
 OUTSIDE_ID: Final = 0xFFFFFFFE
-"""Owns what no pod may change: an id in no mapping. No capability in the pod reaches a file of such an owner."""
+"""The owner id of files that no pod may change: an id that no user namespace maps."""
 MAX_NAMES: Final = 20_000
-"""At the top of a cache. A link takes microseconds and an inode of the kernel's memory for each volume."""
+"""Limit of names at the top of a cache; each needs a link, and an inode of kernel memory in each volume."""
 _INLINE_BYTES: Final = 127
 """The kernel stores a longer link in a page (mm/shmem.c, SHORT_SYMLINK_LEN)."""
 _ALL_NAMES: Final = 2
@@ -35,7 +35,7 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Unlinkable(Exception):
-    """The names at the top of the cache cannot become links; the message has the cause."""
+    """The names at the top of a cache cannot be replaced by links; the message has the cause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +49,11 @@ class MountedView:
     content: int | None = None
 
     def is_own(self, name: str) -> bool:
-        """Return whether a name at the top is the directory of the overlay, and no file of the pod."""
+        """Return whether a name at the top is the overlay's directory, made by GKM and not by the pod."""
         return self.content is not None and name == CONTENT
 
     def holder(self, name: str) -> int:
-        """Return the descriptor of the directory that has the file which the pod sees as `name` at the top."""
+        """Return a descriptor of the directory with the file that the pod sees as `name` at the top."""
         if self.content is not None:
             with suppress(OSError):
                 if os.readlink(name, dir_fd=self.top) == _link(name):
@@ -62,10 +62,7 @@ class MountedView:
 
 
 def mount(lowers: Sequence[int], target: int, name: str, *, scratch: Path, size: int | None) -> None:
-    """Mount `lowers` (descriptors, the first on top) on `target` as a link farm, whole and in one step.
-
-    It is read-only, or with `size` a private layer that holds as many bytes, in memory. It is built on the empty
-    directory `scratch`, which has no mount afterwards.
+    """Mount `lowers` (descriptors, the topmost first) at `target` as a tmpfs with links, in one step.
 
     Raises:
         Unlinkable: the cache has too many names at its top, or CONTENT.
@@ -86,10 +83,10 @@ def mount(lowers: Sequence[int], target: int, name: str, *, scratch: Path, size:
 
 @contextmanager
 def view(target: int) -> Iterator[MountedView]:
-    """Hold the view of the link farm on the directory `target`.
+    """Yield descriptors of a link farm mounted at `target`.
 
     Raises:
-        OSError: it has no overlay inside.
+        OSError: `target` has no link farm.
     """
     with (
         closing(syscalls.open_tree(target)) as top,

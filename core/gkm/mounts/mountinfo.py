@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Self
 
 MAX_BYTES = 64 << 20
-"""The kernel allows 100,000 mounts in a namespace (fs.mount-max); a longer file is an error."""
+"""Limit of bytes of mountinfo. The kernel allows 100,000 mounts in a namespace (fs.mount-max)."""
 
 _MOUNTINFO = Path("/proc/self/mountinfo")
 _MARK = re.compile(r"gkm:(?P<owner>[A-Za-z0-9_.-]{1,128})@(?P<content>[a-z0-9]+:[0-9a-f]+)", re.ASCII)
@@ -21,12 +21,12 @@ _TAIL_FIELDS = 2
 
 
 class TooManyMounts(Exception):
-    """mountinfo is larger than any real one; a part of it would lead to wrong conclusions."""
+    """mountinfo is larger than MAX_BYTES, so it cannot be read completely."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """One line: `root` is the directory of the file system that is mounted at `point`, `source` the device."""
+    """One line of mountinfo: `point` is the mount point, `root` the mounted directory, `source` the device."""
 
     root: str
     point: str
@@ -36,7 +36,7 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """`owner` is the volume of a mount (one harmless word), `content` the digest of its files."""
+    """What GKM writes into the device name of a mount: the volume's id and the digest of its files."""
 
     owner: str
     content: str
@@ -47,7 +47,7 @@ class Mark:
 
     @classmethod
     def parse(cls, source: str) -> Self | None:
-        """Return the mark in the device `source`, None if it is not a mark."""
+        """Parse a device name; None if it is no mark of GKM."""
         match = _MARK.fullmatch(source)
         return cls(match["owner"], match["content"]) if match else None
 
@@ -89,16 +89,12 @@ def parse(lines: Iterable[bytes]) -> Iterator[Mount]:
 
 
 def mark_of(mount: Mount) -> Mark | None:
-    """Return the mark of a mount that this driver made itself.
-
-    A bind mount of a part of ours shows the same device, but kubelet's bind mount for a subPath has another root:
-    kubelet unmounts it.
-    """
+    """Return the mark of a mount that GKM made; None for other mounts and for bind mounts of parts of it."""
     return Mark.parse(mount.source) if mount.kind in _KINDS and mount.root == "/" else None
 
 
 def marked_mounts(mounts: Iterable[Mount]) -> Iterator[MarkedMount]:
-    """Yield the entries of `mounts` that this driver made."""
+    """Yield the mounts that GKM made."""
     for mount in mounts:
         mark = mark_of(mount)
         if mark is not None:

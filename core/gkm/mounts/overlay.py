@@ -60,7 +60,7 @@ def mount_private(lowers: Sequence[int], target: int, name: str, *, scratch: Pat
 
 
 def mount_on_layer(lowers: Sequence[int], target: int, name: str, layer: int, mode: int) -> None:
-    """Mount `lowers` on `target` with an upper layer in the empty directory `layer`; its top has `mode`.
+    """Mount `lowers` at `target` with the empty directory `layer` as upper layer; the top directory gets `mode`.
 
     Raises:
         OSError: a system call failed; nothing is mounted.
@@ -82,7 +82,7 @@ def selinux_option() -> tuple[str, ...]:
 
 
 def missing_features() -> list[str]:
-    """Return a message that a person can act on for each kernel feature that this machine lacks, without any mount."""
+    """Return a message for each kernel feature that volumes need and this machine lacks; makes no mount."""
     return [problem for problem in (_openat2_problem(), _overlay_problem()) if problem]
 
 

@@ -12,7 +12,7 @@ _BENEATH = syscalls.RESOLVE_BENEATH | syscalls.RESOLVE_NO_MAGICLINKS
 
 
 def open_directory(root: Path, relative: str) -> AbstractContextManager[int]:
-    """Hold an O_PATH descriptor of the directory `relative` beneath `root`, without following links.
+    """Yield an O_PATH descriptor of the directory `relative` below `root`; links are not followed.
 
     Raises:
         OSError: as for `open_beneath`; ELOOP for a link, NotADirectoryError.
@@ -22,9 +22,7 @@ def open_directory(root: Path, relative: str) -> AbstractContextManager[int]:
 
 @contextmanager
 def open_beneath(root: Path, relative: str, flags: int, resolve: int = 0) -> Iterator[int]:
-    """Hold a descriptor of `relative` beneath `root`; links are followed beneath it, unless `resolve` forbids them.
-
-    `root` is configuration and may be a link; `relative` is not trusted.
+    """Yield a descriptor of `relative` below `root`; links are followed below it unless `resolve` forbids that.
 
     Raises:
         OSError: FileNotFoundError; EXDEV for a path that leads out of `root`.
@@ -36,10 +34,10 @@ def open_beneath(root: Path, relative: str, flags: int, resolve: int = 0) -> Ite
 
 
 def proc_fd_path(descriptor: int) -> str:
-    """Return a path to the file of `descriptor`, valid after any change of its name."""
+    """Return a path through /proc to the file of `descriptor`; it stays valid after renames."""
     return f"/proc/self/fd/{descriptor}"
 
 
 def resolved_path(descriptor: int) -> str:
-    """Return the resolved path of an open directory, as in mountinfo."""
+    """Return the real path of an open directory."""
     return str(Path(proc_fd_path(descriptor)).readlink())

@@ -61,7 +61,7 @@ class _MountAttr(ctypes.Structure):
 
 
 def mount(source: str, target: str, kind: str, flags: int, options: str) -> None:
-    """Make a mount (man 2 mount).
+    """Mount a file system (mount(2)).
 
     Raises:
         OSError: a system call failed.
@@ -71,10 +71,10 @@ def mount(source: str, target: str, kind: str, flags: int, options: str) -> None
 
 
 def umount2(target: str, flags: int) -> None:
-    """Remove a mount (man 2 umount).
+    """Unmount (umount2(2)).
 
     Raises:
-        OSError: a system call failed; EINVAL without a mount.
+        OSError: the call failed; EINVAL if `target` is no mount.
     """
     _check(_libc.umount2(os.fsencode(target), flags), target)
 
@@ -102,9 +102,7 @@ def _openat2(directory: int, path: str, flags: int, resolve: int) -> int:
 
 
 def enter_private_mounts() -> None:
-    """Move this thread into a new mount namespace (unshare(2)), which ends with its last process.
-
-    Mounts that others make still appear in it; those that are made in it appear nowhere else.
+    """Move this thread into a new mount namespace (unshare(2)), which exists until its last process ends.
 
     Raises:
         OSError: EPERM without CAP_SYS_ADMIN.

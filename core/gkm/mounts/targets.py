@@ -1,4 +1,4 @@
-"""The target directory of a mount: made, opened, checked, unmounted and removed without following a link.
+"""Create, open, check, unmount and remove the target directory of a mount without following links.
 
 Kubelet makes the parent and leaves the last component to the driver. Every call is relative to a descriptor of the
 parent, so no other process can exchange a part of the path between two steps.
@@ -16,25 +16,25 @@ from gkm.hoststate.files import closing
 from gkm.mounts import safe_open, syscalls
 
 MAX_STACKED: Final = 64
-"""GKM never stacks more mounts on one directory; `unmount` ends even if another program did."""
+"""Limit of mounts stacked on one directory."""
 _OPEN = os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
 _MODE = 0o750
 
 
 @dataclass(frozen=True, slots=True)
 class MountTarget:
-    """A mount target: a name in an open directory."""
+    """The target of a mount: a name in an open parent directory."""
 
     parent: int
     name: str
 
     @property
     def point(self) -> str:
-        """Return the resolved path, as mountinfo names it after a mount."""
+        """Return the real path of the target, as mountinfo shows it."""
         return f"{safe_open.resolved_path(self.parent)}/{self.name}"
 
     def make(self) -> bool:
-        """Make the directory and return whether it was missing.
+        """Create the directory; return whether it was missing.
 
         Raises:
             OSError: it cannot be made.
@@ -46,7 +46,7 @@ class MountTarget:
         return True
 
     def open_directory(self) -> AbstractContextManager[int]:
-        """Hold an O_PATH descriptor of the directory.
+        """Yield an O_PATH descriptor of the directory.
 
         Raises:
             OSError: ENOTDIR for a link or a file (O_NOFOLLOW with O_DIRECTORY), ENOENT without the directory.
@@ -64,11 +64,7 @@ class MountTarget:
             return next(entries, None) is None
 
     def unmount(self) -> int:
-        """Unmount all mounts of the directory and return their number.
-
-        Mounts stack, so umount2 is repeated until no mount is left (EINVAL, measured; ENOENT without the directory). A
-        link in the place of the directory is never followed (UMOUNT_NOFOLLOW). MNT_DETACH is used only while a process
-        holds a file: the path is free at once, and the kernel ends the mount with its last user.
+        """Unmount all mounts on the directory; return their number.
 
         Raises:
             OSError: a system call failed; EBUSY where more than `MAX_STACKED` mounts are stacked.
@@ -80,10 +76,7 @@ class MountTarget:
         raise OSError(errno.EBUSY, f"more than {MAX_STACKED} mounts on one directory", self.name)
 
     def remove(self) -> bool:
-        """Remove the directory and return whether it is gone; files and mounts of others in it stay.
-
-        Never recursive: that would delete a tree that is still mounted there (as csi-driver-host-path's RemoveAll does
-        after a failed unmount).
+        """Remove the directory if it is empty; return whether it is gone.
 
         Raises:
             OSError: it cannot be removed for another reason.
@@ -101,7 +94,7 @@ class MountTarget:
 
 @contextmanager
 def open_target(root: Path, path: Path) -> Iterator[MountTarget]:
-    """Hold the target `path`, which must lie beneath `root`; only its parent has to exist.
+    """Yield the target at `path`, which must lie below `root`; only its parent must exist.
 
     Raises:
         ValueError: `path` is not beneath `root`.

@@ -16,7 +16,7 @@ class LocalSource(ABC):
     """An ImageSource without hosts, mirrors and deadlines, as all images on this machine are read."""
 
     def check_allowed(self, ref: Reference) -> None:  # noqa: ARG002 -- see ImageSource
-        """Allow every path: the user named it, and the configuration has rules for registries only."""
+        """Allow every path: the user named it on the command line, and the allow-list is about registries."""
         return
 
     def has_mirrors(self, ref: Reference) -> bool:  # noqa: ARG002 -- see ImageSource

@@ -154,7 +154,7 @@ def _with_directories(paths: Iterable[str]) -> set[str]:
 
 
 def missing_directories(runtime: Runtime | None, directories: Collection[str]) -> list[str]:
-    """Return the directories that a program makes at each start, also on a read-only mount, and that are not there."""
+    """Return the directories that the runtime creates at each start, even on a read-only mount, and the cache lacks."""
     wanted = {
         f"{parent}/{name}".lstrip("/")
         for pattern, name in (runtime.empty if runtime else ())

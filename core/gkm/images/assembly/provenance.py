@@ -27,7 +27,7 @@ _PYTHON_PACKAGES: Final = frozenset({"torch", "triton", "vllm"})
 
 @dataclass(frozen=True, slots=True)
 class CacheBuild:
-    """A build: the GPUs and versions that the user stated, the builder, the version of GKM, and the times."""
+    """Facts about a build: the GPUs and versions that the user stated, the builder, GKM's version, and the times."""
 
     stated: Sequence[GpuTarget]
     versions: DependencyVersions

@@ -46,10 +46,7 @@ class TreeEntry:
 
     @property
     def may_be_mark(self) -> bool:
-        """Return whether MCV looks here for marks of a runtime: in no directory with a dot in front or with "vendor".
-
-        The image contains such directories all the same.
-        """
+        """Return whether MCV looks for a runtime's marker files in this path: not below `vendor` or hidden names."""
         parts = self.path.split("/")
         directories = parts if self.directory else parts[:-1]
         return not any(part.startswith(".") or "vendor" in part for part in directories)

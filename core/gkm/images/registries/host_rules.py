@@ -58,11 +58,11 @@ class HostRules:
         return self._permit(host, port, addresses.kind(address))
 
     def permit_host(self, host: str, port: int) -> bool:
-        """Return whether host and port are permitted, as far as the name tells before it is resolved."""
+        """Return whether the name of a host with its port is permitted; its addresses are checked after resolution."""
         return self._permit(host, port, addresses.kind_of_host(host))
 
     def permit_registry(self, registry: str) -> bool:
-        """Return whether a registry is permitted, as far as its name tells before it is resolved."""
+        """Return whether the name of a registry is permitted; its addresses are checked after resolution."""
         found = next(_endpoints((registry,), self.plain), None)
         return found is None or self.permit_host(*found)
 

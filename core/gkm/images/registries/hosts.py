@@ -1,4 +1,4 @@
-"""The hosts behind a reference: which ones GKM may contact, in which order, and with which token."""
+"""Decide which hosts GKM contacts for an image reference, in which order, and with which token."""
 
 import math
 import time
@@ -29,7 +29,7 @@ from gkm.images.registries.transport import (
 )
 
 MAX_HOSTS = 64
-"""Users name hosts: beyond these, the connections of the least recently used host are dropped."""
+"""Limit of hosts with open connections: users name hosts, so the least recently used connections are dropped."""
 
 
 class RegistryHosts:
@@ -51,20 +51,14 @@ class RegistryHosts:
         self._mirrored = True
 
     def with_credentials(self, credentials: Credentials) -> Self:
-        """Return the same hosts for another tenant: connections are shared, credentials and tokens are not.
-
-        It costs no request, but its tokens live only as long as the object: keep one for each active namespace.
-        """
+        """Return an instance for another tenant: it shares connections, but neither credentials nor tokens."""
         other = copy(self)
         other._credentials = credentials  # noqa: SLF001 -- a copy of this object
         other._authorizers = LRUCache(MAX_HOSTS)  # noqa: SLF001
         return other
 
     def within(self, seconds: float) -> Self:
-        """Return the same hosts for a series of exchanges that together end within `seconds` from now.
-
-        The mirrors together get the first half of this time, so that a mirror that hangs leaves the registry the rest.
-        """
+        """Return an instance whose following requests together end within `seconds` from now."""
         other = copy(self)
         now = time.monotonic()
         other._end = min(self._end, now + seconds)  # noqa: SLF001 -- a copy of this object
@@ -72,30 +66,33 @@ class RegistryHosts:
         return other
 
     def without_mirrors(self) -> Self:
-        """Return the same hosts, which read every image from its registry itself."""
+        """Return an instance that reads every image from its registry, without mirrors."""
         other = copy(self)
         other._mirrored = False  # noqa: SLF001 -- a copy of this object
         return other
 
     def has_mirrors(self, ref: Reference) -> bool:
-        """Return whether another host than the registry may send the content of a reference."""
+        """Return whether the content of a reference may come from a mirror."""
         return len(self.sources(ref)) > 1
 
     def deadline(self, size: int = 0) -> float:
-        """Return the deadline (time.monotonic()) of an exchange that starts now and has a body of `size` bytes."""
+        """Return the deadline (time.monotonic()) for a request that starts now and has a body of `size` bytes."""
         return min(self._end, time.monotonic() + self.limits.request + size / self.limits.min_rate)
 
     def deadline_at(self, source: str, ref: Reference, size: int = 0) -> float:
-        """Return the deadline of an exchange with one source of an image; a mirror's is earlier, as `within` states."""
+        """Return the deadline for a request to one source of an image.
+
+        It is earlier for a mirror, as `within` states.
+        """
         deadline = self.deadline(size)
         return deadline if source == ref.registry else min(deadline, self._mirrors_end)
 
     def mirrors_have_time(self) -> bool:
-        """Return whether the series of exchanges (`within`) has time for a further one with a mirror."""
+        """Return whether another request to a mirror fits into the time that `within` set."""
         return time.monotonic() < self._mirrors_end
 
     def sources(self, ref: Reference) -> list[str]:
-        """Return the hosts that may have the image: the mirrors of its registry, then the registry itself.
+        """Return the hosts to read an image from: the mirrors of its registry, then the registry itself.
 
         Raises:
             GKMError: NOT_ALLOWED.
@@ -138,7 +135,7 @@ class RegistryHosts:
         """Check that a registry accepts the credentials (distribution-spec 1.1, end-1).
 
         Raises:
-            GKMError: UNAUTHORIZED when it refuses them; NOT_ALLOWED, REGISTRY_UNAVAILABLE.
+            GKMError: UNAUTHORIZED if the registry refuses the credentials; NOT_ALLOWED, REGISTRY_UNAVAILABLE.
         """
         request = RegistryRequest("GET", f"{self._transport(registry).base}/v2/", {})
         with self.send(registry, "", request, "", self.deadline()) as response:
@@ -153,7 +150,7 @@ class RegistryHosts:
 
 
 class UnexpectedStatus(GKMError):
-    """An unexpected response status of a registry."""
+    """A registry answered with an unexpected HTTP status."""
 
     status: int = 0
 

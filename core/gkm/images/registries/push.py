@@ -23,7 +23,7 @@ def image(
 def blobs(
     registry: ImageStore, ref: Reference, packed: LocalImage, report: ProgressCallback = lambda _done, _of: None
 ) -> None:
-    """Store the blobs of an image that its repository lacks; reports and raises as `image` does."""
+    """Upload the blobs that the repository lacks; reports and raises as `image` does."""
     counter = ByteCounter(report, sum(blob.descriptor.size for blob in packed.blobs))
     for blob in packed.blobs:
         if registry.blob_exists(ref, blob.descriptor):
@@ -33,12 +33,12 @@ def blobs(
 
 
 def blob(registry: ImageStore, ref: Reference, packed: LocalBlob) -> str:
-    """Store a blob and return its digest; raises as `image` does."""
+    """Upload a blob and return its digest; raises as `image` does."""
     registry.store_blob(ref, packed, ByteCounter(lambda _done, _of: None, packed.descriptor.size))
     return packed.descriptor.digest
 
 
 def manifest(registry: ImageStore, ref: Reference, raw: bytes, media_type: str) -> str:
-    """Store a manifest under the tag or digest of `ref` and return its digest; raises as `image` does."""
+    """Upload a manifest under the tag or digest of `ref` and return its digest; raises as `image` does."""
     registry.store_manifest(ref, raw, media_type)
     return Manifest.from_bytes(raw, media_type).digest

@@ -38,14 +38,14 @@ from gkm.images.registries.writes import RegistryWrites
 _LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 MAX_RESUMES = 5
-"""The number of resumes of a broken blob download; an attempt that received bytes is not a failure."""
+"""How often a broken download of a blob is resumed without progress; an attempt that received bytes is no failure."""
 _PARTIAL = 206
 MAX_REFERRER_PAGES = 8
 MAX_REFERRER_BYTES = 1 << 20
 MAX_REFERRERS = 4_096
-"""The sum over all pages. gkm.images.signatures.discovery reads 64 of them."""
+"""Limit of referrers of an image over all pages. gkm.images.signatures.discovery reads 64 of them."""
 MAX_TAG_BYTES = 4 << 20
-"""The size of a page of tags."""
+"""Limit of bytes of a page of tags."""
 _TAGS_IN_A_PAGE = 1000
 _NO_REFERRERS_API = frozenset({400, 405, 406, 501})
 """The statuses besides 404 of registries without the referrers API."""
@@ -73,10 +73,10 @@ class _Tags(Struct):
 
 
 class Registry(RegistryWrites):
-    """All registries that the configuration allows. Thread-safe.
+    """Reads images from all allowed registries. Thread-safe.
 
-    Every read goes to the mirrors first, also the read of a tag, as with containerd's default capabilities of a host. A
-    mirror that lacks an object, fails or sends wrong bytes costs a log line; the registry itself has the last word.
+    Every request goes to the mirrors first, also to resolve a tag, as with containerd's default capabilities. If a
+    mirror lacks an object, fails or sends wrong bytes, GKM logs it and asks the registry, whose answer is final.
     """
 
     def resolve(self, ref: Reference) -> str:
@@ -97,9 +97,7 @@ class Registry(RegistryWrites):
         return self._from_first_source(ref, lambda source: self._manifest_from(source, ref, limit))
 
     def blob(self, ref: Reference, download: BlobDownload) -> None:
-        """Download the rest of a blob; its written bytes are valid only when this function returns.
-
-        A download that breaks off resumes as long as each attempt receives bytes, and then at the next source.
+        """Download the missing bytes of a blob; they are verified only when this method returns.
 
         Raises:
             GKMError: as `manifest`; DIGEST_MISMATCH for wrong bytes or a wrong length, which a mirror may have sent
@@ -138,7 +136,9 @@ class Registry(RegistryWrites):
         return self._fallback_referrers(ref) if found is None else found
 
     def tags(self, ref: Reference, limit: int) -> list[str]:
-        """Return the tags of a repository, page by page, at most `limit`; without mirrors, which list only their own.
+        """Return the tags of a repository, page by page, at most `limit`.
+
+        Without mirrors, which list only the tags that they have cached.
 
         Raises:
             GKMError: as `manifest`; METADATA_INVALID for an answer that lists no tags.
@@ -312,7 +312,7 @@ def _too_many_referrers(ref: Reference) -> GKMError:
 
 
 def is_mirror(host: str, registry: str) -> bool:
-    """Return whether a request to `host` for an image of `registry` goes to a mirror."""
+    """Return whether `host` is a mirror for images of `registry`."""
     return host != registry and (registry, host) != (_HUB, _HUB_REGISTRY)
 
 

@@ -43,7 +43,7 @@ OK, UNAUTHORIZED, FORBIDDEN, NOT_FOUND, TOO_MANY_REQUESTS = 200, 401, 403, 404, 
 MAX_ATTEMPTS = 3
 MAX_REDIRECTS = 3
 MAX_PROXIES = 3
-"""None, and one for each of http and https."""
+"""Limit of connection pools: without a proxy, and through the proxies for http and https."""
 RETRYABLE_STATUSES = frozenset({429, 500, 502, 503, 504})
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _REDIRECTS_WITH_BODY = frozenset({307, 308})
@@ -52,18 +52,14 @@ CHUNK_BYTES = 256 << 10
 MAX_DELAY_SECONDS = 5.0
 """The longest pause, before its spread, that a worker waits for; a registry that requests more is retried later."""
 MAX_RETRY_AFTER_SECONDS = 1200.0
-"""A registry that requests more, by mistake or in bad faith, is retried after this time and its spread."""
+"""Limit in seconds of the pause that a registry can request; a longer request is cut."""
 FIRST_DELAY_SECONDS = 0.4
-"""The pause before the first retry, before its spread; each further one is twice as long."""
+"""Seconds before the first retry, without jitter; the pause doubles with each retry."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransportLimits:
-    """The seconds that a registry may take, and the least bytes a second that it must send.
-
-    `request` bounds a whole exchange; a blob gets its size divided by `min_rate` in addition. The first retry follows
-    after `pause`.
-    """
+    """Time limits for a registry in seconds, and the lowest rate in bytes per second."""
 
     connect: float = 5.0
     stall: float = 15.0
@@ -91,12 +87,12 @@ class RegistryRequest:
 
     @property
     def retryable_statuses(self) -> frozenset[int]:
-        """Return the statuses after which the same host gets the request again."""
+        """Return the statuses after which the request is sent to the same host again."""
         return frozenset({TOO_MANY_REQUESTS}) if self.has_alternative else RETRYABLE_STATUSES
 
 
 class Transport:
-    """Sends requests for one registry host. Thread-safe, as urllib3's pools are."""
+    """Sends requests to one registry host. Thread-safe."""
 
     def __init__(self, registries: Registries, registry: str, limits: TransportLimits) -> None:
         self.registry = registry
@@ -139,7 +135,7 @@ class Transport:
                 response.release_conn() if response.closed else response.close()
 
     def may_send_credentials(self, url: str) -> bool:
-        """Return whether this registry's credentials may go to `url`: only to its own server or a configured one."""
+        """Return whether credentials of this registry may be sent to `url`: only its own or configured servers."""
         try:
             return addresses.parse_address(url).origin in self._secret_origins
         except addresses.InvalidAddress:
@@ -173,12 +169,12 @@ class Transport:
         return target.url
 
     def unavailable(self, detail: str, hint: str = "", retry_after: float = 0.0) -> GKMError:
-        """Return the error for a registry that gives an unexpected answer."""
+        """Return the error for an unexpected answer of the registry."""
         what = f"registry {self.registry} is not available: {detail}"
         return GKMError(Reason.REGISTRY_UNAVAILABLE, what, hint, self.registry, retry_after=retry_after)
 
     def unreachable(self, detail: str, hint: str = "") -> GKMError:
-        """Return the error for a registry that does not answer at all, and log the cause."""
+        """Return the error for a registry that does not answer, and log the cause."""
         _LOG.info("registry not reached", extra=fields(registry=self.registry, why=detail))
         return unreachable(self.registry, detail, hint)
 
@@ -320,7 +316,7 @@ def read_chunks(response: BaseHTTPResponse, limit: int, deadline: float) -> Iter
 
 
 def read_body(response: BaseHTTPResponse, limit: int, deadline: float) -> bytes:
-    """Return the whole body, as `read_chunks` does; joining a list of chunks would hold it twice."""
+    """Return the whole body; raises as `read_chunks` does."""
     body = BytesIO()
     for chunk in read_chunks(response, limit, deadline):
         body.write(chunk)

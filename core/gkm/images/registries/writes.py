@@ -21,7 +21,7 @@ from gkm.images.registries.transport import (
 )
 
 MAX_RESPONSE_BYTES = 64 << 10
-"""The response is unused; reading it makes the connection reusable."""
+"""Limit of bytes of a response that is read only so that the connection can be used again."""
 _CREATED, _ACCEPTED = 201, 202
 _ACTIONS = "pull,push"
 _NO_DELETION = frozenset({400, 405, 501})
@@ -29,7 +29,7 @@ _NO_DELETION = frozenset({400, 405, 501})
 
 
 class RegistryWrites(RegistryHosts):
-    """The writes to all registries that the configuration allows. Thread-safe."""
+    """Writes to all allowed registries. Thread-safe."""
 
     def blob_exists(self, ref: Reference, descriptor: Descriptor) -> bool:
         """Return whether the repository has a blob; raises as `store_manifest` does."""
@@ -41,7 +41,7 @@ class RegistryWrites(RegistryHosts):
             return bool(response.status == OK)
 
     def mount_blob(self, ref: Reference, descriptor: Descriptor, source: Reference) -> bool:
-        """Let the repository share a blob of another one; False if that is not possible, and the blob must be sent."""
+        """Link a blob of another repository into this one; return False if the blob must be uploaded."""
         if source.registry != ref.registry or source.repository == ref.repository:
             return False
         self.check_allowed(ref)
@@ -58,11 +58,7 @@ class RegistryWrites(RegistryHosts):
             raise
 
     def store_blob(self, ref: Reference, blob: LocalBlob, counter: ByteCounter) -> None:
-        """Store a blob; each attempt opens its own upload session.
-
-        A broken upload cannot restart in its session: distribution 3 answers 416, olareg breaks the connection.
-        Raises as `store_manifest` does.
-        """
+        """Upload a blob; each attempt opens a new upload session."""
         self.check_allowed(ref)
         deadline = self.deadline(blob.descriptor.size)
         before = counter.done
@@ -101,7 +97,7 @@ class RegistryWrites(RegistryHosts):
         return "OCI-Subject" in self._write(ref, request, self.deadline(), _CREATED)
 
     def delete(self, ref: Reference) -> None:
-        """Delete a tag, or the manifest of a digest; an absent one is deleted.
+        """Delete a tag, or the manifest of a digest; succeed if it does not exist.
 
         Raises:
             GKMError: NOT_ALLOWED when the registry refuses; UNAUTHORIZED, REGISTRY_UNAVAILABLE.

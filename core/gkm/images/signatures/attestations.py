@@ -24,25 +24,26 @@ from gkm.images.signatures.signature_formats import (
 
 MAX_ATTESTATIONS = 64
 MAX_READ = 32
-"""Attestations of each type and form that verification reads, from all authors."""
+"""Limit of attestations that verification reads of each type and form."""
 MAX_REQUIRED_BYTES = 4 << 20
-"""Size of an attestation that a policy requires, signed: 3 MiB of JSON. A bill of 5,000 packages has 2 MiB."""
+"""Limit of bytes of an attestation that a policy requires: 3 MiB of JSON. A bill of materials for 5,000 packages has 2
+MiB."""
 MAX_READ_BYTES = 32 << 20
-"""The bytes of all attestations that one verification reads."""
+"""Limit of bytes of all attestations that one verification reads."""
 MAX_ATTESTATION_BYTES = 16 << 20
-"""Size of a signed statement: a list of a captured cache's files has up to 10 MiB, then base64. cosign reads 128 MiB.
-"""
+"""Limit of bytes of a signed statement: the file list of a captured cache has up to 10 MiB, before base64. cosign reads
+128 MiB."""
 T = TypeVar("T")
 
 
 def attestations(registry: ImageSource, ref: Reference, predicate_type: str) -> list[Descriptor]:
-    """Return the attestations of this type that an image has, by what their descriptors state; raises GKMError."""
+    """Return the attestations of an image that their descriptors declare to be of this type; raises GKMError."""
     found = [each for each in registry.referrers(ref) if each.annotations.get(PREDICATE_ANNOTATION) == predicate_type]
     return found[:MAX_ATTESTATIONS]
 
 
 def attestation(registry: ImageSource, ref: Reference, found: Descriptor, predicate_type: str) -> Signature | None:
-    """Return an attestation of a pinned image, not verified; None if it cannot be one.
+    """Return an unverified attestation of an image; None if it is no attestation of this type.
 
     Raises:
         GKMError: the registry does not answer, or denies access.
@@ -61,13 +62,13 @@ def attestation(registry: ImageSource, ref: Reference, found: Descriptor, predic
 
 @dataclass(frozen=True, slots=True)
 class FetchedAttestation:
-    """An attestation as the registry returned it; `parse` raises GKMError METADATA_INVALID."""
+    """The bytes of an attestation from the registry, not decoded yet; decoding raises GKMError METADATA_INVALID."""
 
     form: SignatureForm
     parse: Callable[[], Signature]
 
     def signature(self) -> Signature:
-        """Return it decoded, which takes many times its memory; with `problem` set if it is malformed."""
+        """Return the attestation decoded, which takes many times its memory; `problem` is set if it is malformed."""
         try:
             return self.parse()
         except GKMError as error:
@@ -89,7 +90,7 @@ class AttestationReader:
     _remaining: int = field(default_factory=lambda: MAX_READ_BYTES, init=False)
 
     def of_type(self, predicate_type: str) -> Iterator[FetchedAttestation]:
-        """Yield the attestations that may be of a type, bundles first, at most MAX_READ of each form."""
+        """Yield attestations that may be of a type: bundles first, then the legacy form, at most MAX_READ of each."""
         referrers = yield from self._listed(SignatureForm.BUNDLE, lambda: self.registry.referrers(self.ref))
         found = _candidates(referrers, predicate_type)
         yield from self._fetched(SignatureForm.BUNDLE, found, partial(self._bundle, predicate_type))
@@ -104,7 +105,7 @@ class AttestationReader:
         yield from self._fetched(SignatureForm.LEGACY, found, partial(self._legacy, predicate_type))
 
     def types(self) -> list[str]:
-        """Return the types of attestations in the lists that were read, as their descriptors state them."""
+        """Return the declared types of all attestations that were listed."""
         referrers, layers = (self._lists.get(form, []) for form in (SignatureForm.BUNDLE, SignatureForm.LEGACY))
         stated = [each.annotations.get(PREDICATE_ANNOTATION, "") for each in referrers]
         stated += [each.annotations.get(LEGACY_TYPE_ANNOTATION, "") for each in layers if each.media_type == DSSE]

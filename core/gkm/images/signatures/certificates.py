@@ -27,19 +27,19 @@ _USER_NAME = x509.ObjectIdentifier("1.3.6.1.4.1.57264.1.7")
 _NOT_ISSUED: tuple[type[Exception], ...] = (VerificationError, *MALFORMED)
 _MAX_DER = 1 << 24
 MAX_BETWEEN = 4
-"""Certificates beside the one that signed: a signer chooses them, and each may cost checks of all others."""
+"""Limit of intermediate certificates: the signer chooses them, and each costs checks."""
 
 
 class Untrusted(Exception):
-    """The signature does not count; the message completes a sentence that begins with "it"."""
+    """A signature is not valid; the message is the end of a sentence that begins with "it"."""
 
 
 @contextmanager
 def readable() -> Iterator[None]:
-    """Treat a certificate that is malformed, or lacks an extension, as untrusted.
+    """Raise Untrusted if the block fails on a malformed certificate or a missing extension.
 
     Raises:
-        Untrusted: `cryptography` raised an error of such a certificate.
+        Untrusted: the certificate is malformed, or lacks an extension.
     """
     try:
         yield
@@ -82,10 +82,10 @@ def check_issued(
 
 
 def subject(certificate: x509.Certificate) -> str:
-    """Return the one name that a certificate states, of any kind; call `check_issued` first.
+    """Return the single name that a certificate states; call `check_issued` first.
 
     Raises:
-        Untrusted: it states no name or several, or the name cannot be shown.
+        Untrusted: the certificate states no name, or several, or the name cannot be shown.
     """
     names = list(certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
     if len(names) != 1:
@@ -104,7 +104,7 @@ def _check_purpose(certificate: x509.Certificate) -> None:
 
 
 def holder(certificate: x509.Certificate) -> Signer:
-    """Return the holder that a certificate names; call `check` first, an unchecked certificate is no proof.
+    """Return the holder of a checked certificate as a signer; call `check` first.
 
     Raises:
         Untrusted: the certificate does not name exactly one holder and one provider.

@@ -21,12 +21,12 @@ from gkm.images.signatures.signature_formats import (
 )
 
 MAX_SIGNATURES = 64
-"""Signatures that are read from referrers, and from the legacy tag; a finding reports that more are attached."""
+"""Limit of signatures that are read from referrers, and from the legacy tag; a finding reports that there are more."""
 MAX_PAYLOAD_BYTES = 256 << 10
 MAX_MANIFEST_BYTES = 1 << 20
-"""Size of a manifest that holds signatures. 64 legacy ones with certificate, chain and log entry have about 640 KiB."""
+"""Limit of bytes of a manifest with signatures. 64 legacy signatures with certificates and log entries have 640 KiB."""
 MAX_HELD_BYTES = 4 << 20
-"""Memory of all signatures of an image until their evaluation; 128 real signatures need less than half of it."""
+"""Limit of memory in bytes for all signatures of an image; 128 real signatures need less than half."""
 _TYPES_BY_PROBABILITY = {OCI_EMPTY: 2, "application/vnd.dev.cosign.artifact.sig.v1+json": 3}
 """The second is for `cosign sign --registry-referrers-mode=oci-1-1`, whose many layers must not hide a bundle."""
 T = TypeVar("T")
@@ -128,7 +128,7 @@ def _improbability(referrer: Descriptor) -> int:
 
 
 def is_transient(error: GKMError) -> bool:
-    """Return whether an error leaves the verdict open: the registry is unavailable or denies access."""
+    """Return whether an error says nothing about the image: the registry is unavailable or denies access."""
     return error.transient or error.reason is Reason.UNAUTHORIZED
 
 

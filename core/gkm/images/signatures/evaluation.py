@@ -59,21 +59,21 @@ class TrustPolicy:
 
     @property
     def entries(self) -> tuple[PublicKey | Identity, ...]:
-        """Return the keys and identities whose signatures count, each once."""
+        """Return the different keys and identities of the policy."""
         return (*self.keys, *dict.fromkeys(self.policy.identities))
 
     @property
     def required_signers(self) -> int:
-        """Return the number of different signers that the policy requires."""
+        """Return how many different signers must have signed."""
         require = self.policy.require
         return 1 if require == "any" else len(self.entries) if require == "all" else require
 
     def place(self, ref: Reference) -> Reference:
-        """Return the reference of a pinned image in the repository that has its signatures; raises GKMError."""
+        """Return the reference of an image in the repository that holds its signatures; raises GKMError."""
         return ref.in_repository(self.policy.signature_repository)
 
     def evaluate(self, signature: Signature, digest: str) -> SignatureFinding:
-        """Return whether a signature is valid, with the reason."""
+        """Evaluate one signature of an image; return whether it is valid, with the reason."""
         finding = SignatureFinding(signature.form, ok=False, reason=signature.problem, policy=self.index)
         if signature.problem:
             return finding
@@ -136,11 +136,11 @@ class TrustPolicy:
             return None
 
     def is_unnamed_identity(self, finding: SignatureFinding) -> bool:
-        """Return whether a trusted certificate made the signature, but the policy does not name its holder."""
+        """Return whether the signature is good, but the policy does not name its signer."""
         return bool(finding.signer.identity) and not self.trusts(finding.signer)
 
     def is_satisfied(self, signers: Iterable[Signer]) -> bool:
-        """Return whether enough different signers match enough different entries of the policy."""
+        """Return whether these signers match enough different entries of the policy."""
         entries = self.entries
         different = sorted(set(signers), key=astuple)
         matches = [[i for i, entry in enumerate(entries) if _matches_entry(entry, signer)] for signer in different]
@@ -158,10 +158,9 @@ def _matches_entry(entry: PublicKey | Identity, signer: Signer) -> bool:
 
 
 def max_matching(matches: Sequence[Sequence[int]]) -> int:
-    """Return how many signers can have distinct entries; `matches` lists the entries that each signer matches.
+    """Return how many signers can be matched to different entries.
 
-    A signer that matches two identities is one signer, and must not take the only entry that another signer matches.
-    So the function computes a maximum bipartite matching by augmenting paths.
+    `matches` has the possible entries of each signer.
     """
     assigned: dict[int, int] = {}
 

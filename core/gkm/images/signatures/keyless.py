@@ -20,7 +20,7 @@ from gkm.images.signatures.trust_material import AuthorityFile, TrustedRootFile
 
 
 def signer(signature: Signature, root: TrustedRootFile) -> Signer:
-    """Verify a keyless signature, except its claims and the policy's identities, and return its signer.
+    """Verify a keyless signature and return its signer; the caller checks the signed digest and the policy.
 
     Raises:
         Untrusted: the signature is not valid.
@@ -38,9 +38,7 @@ def signer(signature: Signature, root: TrustedRootFile) -> Signer:
 
 
 def signer_of_authority(signature: Signature, authority: AuthorityFile) -> Signer:
-    """Verify a signature by the certificate of an authority, except its claims and the policy's identities.
-
-    No log proves when it was made, so the certificate must be valid now.
+    """Verify a signature by a certificate of a private authority and return its signer; the caller checks the rest.
 
     Raises:
         Untrusted: the signature is not valid.
@@ -52,7 +50,7 @@ def signer_of_authority(signature: Signature, authority: AuthorityFile) -> Signe
 
 
 def signing_certificate(signature: Signature) -> x509.Certificate:
-    """Return the certificate of a signature whose key made the signature.
+    """Return the certificate in a signature after checking that its key made the signature.
 
     Raises:
         Untrusted: another key made the signature; or an error of `certificates.readable`.

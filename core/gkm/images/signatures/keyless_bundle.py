@@ -34,7 +34,7 @@ class _AnyHolder:
 
 
 def signer(signature: Signature, root: TrustedRootFile) -> Signer:
-    """Verify a bundle, except its claims and the policy's identities, and return its signer.
+    """Verify a keyless bundle and return its signer; the caller checks the signed digest and the policy.
 
     Raises:
         Untrusted: the bundle is not valid.

@@ -30,7 +30,7 @@ UNREADABLE: tuple[type[Exception], ...] = (GKMError, *MALFORMED)
 MIN_RSA_BITS, MAX_RSA_BITS = 2048, 8192
 MAX_KEY_BYTES = 64 << 10
 KMS_SCHEMES = ("awskms", "gcpkms", "azurekms", "hashivault", "k8s", "pkcs11", "gitlab", "github")
-"""cosign's URIs of keys elsewhere: no process of GKM has credentials for such a service."""
+"""URI schemes of keys in key management services; GKM has no credentials for such services."""
 _URI = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]*):")
 """A URI may hold a password or PIN (RFC 7512, 2.4), so messages name its scheme only."""
 _CURVE_HASHES: dict[str, tuple[hashes.HashAlgorithm, ...]] = {
@@ -48,7 +48,7 @@ class PublicKey:
     key_id: str
 
     def __str__(self) -> str:
-        """Return the first 12 characters of the id, for messages."""
+        """Return the first 12 characters of the key's id."""
         return f"{self.key_id[:12]}…"
 
     @property
@@ -114,7 +114,7 @@ def load(key: str) -> PublicKey:
 
 
 def read_file(path: str, what: str, limit: int) -> bytes:
-    """Return the content of a file that a policy names.
+    """Return the content of a key or certificate file; errors call it `what`.
 
     Raises:
         GKMError: SIGNATURE_INVALID if the file is unreadable or longer than `limit` bytes.

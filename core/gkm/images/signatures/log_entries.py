@@ -59,7 +59,7 @@ class _Kind(Struct, rename="camel"):
 
 
 def from_annotation(annotation: str) -> LogEntry:
-    """Return the entry in the annotation of a legacy signature, which states its kind in the body only.
+    """Parse the log entry in the annotation of a legacy signature.
 
     Raises:
         GKMError: METADATA_INVALID.
@@ -78,7 +78,7 @@ def from_annotation(annotation: str) -> LogEntry:
 
 
 def annotation(entry: LogEntry) -> str:
-    """Return an entry of Rekor 1 as the annotation of a legacy signature."""
+    """Return a Rekor 1 log entry in the form of an annotation of a legacy signature."""
     payload = _Payload(
         entry.canonicalized_body, int(entry.integrated_time), int(entry.log_index), entry.log_id.key_id.hex()
     )
@@ -86,7 +86,7 @@ def annotation(entry: LogEntry) -> str:
 
 
 def from_response(raw: bytes) -> LogEntry:
-    """Return the entry in a response of Rekor 1, `{uuid: entry}`; raises as `from_annotation` does."""
+    """Parse the log entry in a response of Rekor 1, `{uuid: entry}`; raises as `from_annotation` does."""
     answer = decode(raw, dict[str, _EntryResponse], "answer of the log")
     if len(answer) != 1:
         raise GKMError(Reason.METADATA_INVALID, f"the log answers with {len(answer)} entries instead of one")
@@ -94,7 +94,7 @@ def from_response(raw: bytes) -> LogEntry:
 
 
 def from_responses(raw: bytes) -> list[LogEntry]:
-    """Return the entries in a list of such responses; raises as `from_annotation` does."""
+    """Parse a list of log entries in a response of Rekor 1; raises as `from_annotation` does."""
     answers = decode(raw, _EntryResponses, "answer of the log")
     return [_from_entry_response(entry) for answer in answers for entry in answer.values()]
 

@@ -18,11 +18,11 @@ from gkm.images.signatures.signature_formats import Signature
 from gkm.images.signatures.trust_material import TrustedAuthority, TrustedRoot
 
 MIN_CHAIN = 2
-"""Certificates of an authority: at least the signing certificate and a root."""
+"""The smallest number of certificates in an authority's chain: the signing certificate and a root."""
 
 
 def check(signature: Signature, certificate: x509.Certificate, root: TrustedRoot) -> LogEntry:
-    """Return the log entry of a signature, if log, authority and certificate log were trusted at every verified time.
+    """Return the log entry of a signature, if its log and authorities were trusted at all times it was made.
 
     Raises:
         Untrusted: a time was not trusted, or no trusted service confirms a time.
@@ -38,7 +38,7 @@ def check(signature: Signature, certificate: x509.Certificate, root: TrustedRoot
 
 
 def times(signature: Signature, entry: LogEntry, root: TrustedRoot) -> tuple[datetime, ...]:
-    """Return the times of a signature that its log and trusted timestamp authorities confirm.
+    """Return the confirmed times of a signature: by its log, and by trusted timestamp authorities.
 
     Raises:
         Untrusted: no trusted log has the entry, or the log was not trusted at that time.

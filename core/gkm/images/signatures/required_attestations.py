@@ -41,7 +41,7 @@ MAX_TYPE = 256
 """Characters of a type that the registry states or that a policy names."""
 """Attestations in the reason why all are invalid, so that a message stays readable."""
 RUN_SECONDS = 10.0
-"""For a child, from its start: an idle machine needs 0.1 s beyond CPU_SECONDS."""
+"""Limit in seconds of a child process; an idle machine needs 0.1 s beyond CPU_SECONDS."""
 MAX_OUTPUT_BYTES = 4 << 10
 MAX_EXPRESSION_SHOWN = 80
 _PROGRAM = (sys.executable, "-I", "-W", "ignore", "-m", "gkm.images.signatures.rules_child")
@@ -50,10 +50,7 @@ _CRASHES = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGI
 
 @dataclass(frozen=True, slots=True)
 class AttestationFinding:
-    """The result for one attestation that the policy with the index `policy` requires.
-
-    `reason` has the signer's form and the reason for each attestation found if all are invalid.
-    """
+    """Whether an image has an attestation that the policy with the index `policy` requires, and the reason if not."""
 
     policy: int
     predicate_type: str
@@ -216,5 +213,5 @@ def _reply(result: CommandResult) -> _Reply:
 
 
 def unavailable(message: str) -> GKMError:
-    """Return the error that leaves the verdict open."""
+    """Return the error for a check that could not be made; a retry may succeed."""
     return GKMError(Reason.NODE_ERROR, message, "it is tried again")

@@ -17,13 +17,13 @@ from gkm.hoststate import process_limits
 
 CPU_SECONDS: Final = 2.0
 HEADROOM_BYTES: Final = 64 << 20
-"""Memory beyond what the process has at its start (30 MiB): twice what the largest predicate needs."""
+"""Bytes of memory beyond the start of the process (30 MiB): twice the need of the largest predicate."""
 OUT_OF_MEMORY: Final = 3
-"""Exit status of a process whose rules exceeded its memory."""
+"""Exit status of a child that ran out of memory."""
 
 
 def main() -> None:
-    """Read the input, and write the result."""
+    """Read the request from standard input and write the result to standard output."""
     # Python and the engine load what they need with the first use, and later no file can be opened.
     json.loads(json.dumps(verdict('{"rules": ["predicate.a.matches(\'é\')", "predicate.b"], "predicate": {"a": "é"}}')))
     process_limits.restrict(HEADROOM_BYTES)

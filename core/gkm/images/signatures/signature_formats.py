@@ -37,14 +37,14 @@ CERTIFICATE_ANNOTATION = "dev.sigstore.cosign/certificate"
 CHAIN_ANNOTATION = "dev.sigstore.cosign/chain"
 ENTRY_ANNOTATION = "dev.sigstore.cosign/bundle"
 LEGACY_TYPE_ANNOTATION = "predicateType"
-"""The size of a layer with an attestation."""
+"""The annotation with the predicate type on the layer of a legacy attestation."""
 
 
 _NO_STATEMENT = "it is no envelope of one signed statement"
 
 
 class SignatureForm(StrEnum):
-    """The stored form of a signature."""
+    """The form in which a signature is stored: legacy or bundle."""
 
     LEGACY = "legacy"
     BUNDLE = "bundle-v0.3"
@@ -98,7 +98,7 @@ class _Statement(Struct, rename={"type": "_type", "predicate_type": "predicateTy
 
 
 def parse_legacy(payload: bytes, annotations: dict[str, str]) -> Signature:
-    """Return the signature in a simple-signing payload and the annotations of its layer.
+    """Parse a legacy signature: a simple-signing payload and the annotations of its layer.
 
     Raises:
         GKMError: METADATA_INVALID.
@@ -126,9 +126,7 @@ def parse_legacy(payload: bytes, annotations: dict[str, str]) -> Signature:
 def parse_bundle(
     raw: bytes, predicate_type: str = SIGN_PREDICATE, check: Callable[[bytes], None] = json_limits.check
 ) -> Signature:
-    """Return the signature in a Sigstore bundle: of an image, or of a statement of `predicate_type`.
-
-    `check` limits the values of the statement (gkm.api.json_limits).
+    """Parse a Sigstore bundle with a signature of an image, or a statement of `predicate_type`.
 
     Raises:
         GKMError: METADATA_INVALID.
@@ -163,7 +161,7 @@ def parse_bundle(
 
 
 def parse_legacy_attestation(raw: bytes, annotations: dict[str, str], predicate_type: str) -> Signature:
-    """Return the signature in a DSSE envelope and the annotations of its layer in the tag `sha256-<hex>.att`.
+    """Parse a legacy attestation: a DSSE envelope and the annotations of its layer.
 
     Raises:
         GKMError: METADATA_INVALID.

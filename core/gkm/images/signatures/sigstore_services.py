@@ -29,10 +29,7 @@ class ServiceResponse:
 
 
 class SigstoreService:
-    """One service at a URL; `name` names it in messages.
-
-    A request ends before `until` (time.monotonic()) and within `limits`.
-    """
+    """A Sigstore service at a URL; messages call it `name`."""
 
     def __init__(
         self,
@@ -81,7 +78,7 @@ class SigstoreService:
         return self._send(RegistryRequest("GET", url, {"Accept": "application/json"}, secret))
 
     def failure(self, problem: str, reason: Reason = Reason.REGISTRY_UNAVAILABLE, detail: str = "") -> GKMError:
-        """Return the error for an unexpected response of the service."""
+        """Return the error for an unexpected answer of the service."""
         return GKMError(reason, f"{self.name} at {self.url} did not answer as it should: {problem}", detail=detail)
 
     def _send(self, request: RegistryRequest) -> ServiceResponse:

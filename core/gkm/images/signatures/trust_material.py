@@ -39,13 +39,13 @@ _Time = Annotated[datetime, Meta(tz=True)]
 
 
 class Period(Struct, frozen=True):
-    """A period of validity; None means no bound."""
+    """A validity period; None as an end means that it is open."""
 
     start: _Time | None = None
     end: _Time | None = None
 
     def contains(self, when: datetime) -> bool:
-        """Return whether `when` lies within, both ends included."""
+        """Return whether a time is in the period, both ends included."""
         return (self.start is None or self.start <= when) and (self.end is None or when <= self.end)
 
 
@@ -79,7 +79,7 @@ class TrustedRoot:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class TrustedRootFile:
-    """A trusted root with the path of its file. Only the same object is equal, so caches can use it as a key."""
+    """A trusted root and its path. Two objects are never equal, so that an object can be a cache key."""
 
     path: str
     trusted: TrustedRoot
@@ -87,7 +87,7 @@ class TrustedRootFile:
 
 @dataclass(frozen=True, slots=True)
 class AuthorityFile:
-    """Certificate authorities with the path of their file."""
+    """The certificate authorities in a PEM file, and its path."""
 
     path: str
     certificates: tuple[x509.Certificate, ...]
@@ -170,7 +170,7 @@ def _fingerprint(paths: tuple[str, ...], prefix: bytes, _stamps: tuple[object, .
 
 
 def stamp(path: str) -> object:
-    """Return a value that changes when a file is replaced or written; None if the file is inaccessible."""
+    """Return a value that changes if the file changes; None if the file cannot be read."""
     try:
         found = Path(path).stat()
     except (OSError, ValueError):

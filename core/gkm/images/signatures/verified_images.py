@@ -1,4 +1,4 @@
-"""Images of registries under the signature policies: the questions that the agent and the operator have in common."""
+"""Resolve and verify images under the signature policies, for the agent and the operator."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ class ImageVerifier(Protocol):
     """Resolves and verifies images. Thread-safe and bounded in time. A namespace of None means cluster-wide."""
 
     def check_allowed(self, image: str, namespace: str | None) -> None:
-        """Accept an image that the configuration permits; connect to no registry.
+        """Check that the configuration allows an image, without a request to its registry.
 
         Raises:
             GKMError: INVALID_REFERENCE; NOT_ALLOWED; or SIGNATURE_MISSING, the mode requires a policy that covers the
@@ -42,7 +42,7 @@ class ImageVerifier(Protocol):
 
 @dataclass(frozen=True)
 class RegistryImages:
-    """`ImageVerifier` on a registry and the configured policies; reads registries anonymously without `secrets`."""
+    """Implements ImageVerifier with registries and the configured policies; without `secrets` it reads anonymously."""
 
     registry: Registry
     verifier: Verifier
@@ -55,7 +55,7 @@ class RegistryImages:
         self.verifier.check_covered(ref, namespace)
 
     def with_pull_secrets(self, image: str, namespace: str | None, names: Sequence[str]) -> Self:
-        """Return images read with the credentials of a cache of `image` that names Secrets of its namespace.
+        """Return an instance with the credentials for one cache: the Secrets `names` in its namespace.
 
         Raises:
             GKMError: a Secret cannot be read or holds no credentials; or the reference is invalid.
@@ -64,7 +64,7 @@ class RegistryImages:
         return self if found is None else replace(self, registry=self.registry.with_credentials(found))
 
     def without_mirrors(self) -> Self:
-        """Return images read from their registries themselves."""
+        """Return an instance that reads images without mirrors."""
         return replace(self, registry=self.registry.without_mirrors())
 
     def resolve(self, image: str) -> str:
@@ -76,7 +76,9 @@ class RegistryImages:
         return self.verifier.verify(self.registry, Reference.parse(image).pinned(digest), namespace)
 
     def revoked(self, image: str, digest: str, namespace: str | None, signers: Sequence[Signer]) -> Verdict | None:
-        """Return the refusal of a digest accepted for `signers`, if policies no longer name one, offline.
+        """Return a refusal if the policies no longer accept the `signers` of a verified digest, else None.
+
+        Needs no network.
 
         Raises:
             GKMError: the reference is invalid.

@@ -37,14 +37,14 @@ from gkm.images.signatures.sigstore_services import SigstoreService
 from gkm.images.signatures.trust_material import TrustedRoot, stamp
 
 MAX_LISTED = 4
-"""Signers, or findings, in a message, so that the message fits on a line."""
+"""Limit of signers or findings in one message."""
 MAX_LISTED_GLOBS = 2
 MAX_GLOB = 60
-"""Globs in a message that identify a policy, and characters of each glob."""
+"""Limit of globs in a message, and of characters of each."""
 VERIFY_SECONDS = 60.0
-"""Time to fetch all signatures of one image; each response has its own limit too."""
+"""Seconds to fetch all signatures of one image."""
 MAX_LOOKUPS = 8
-"""Lookups for one image: it can have dozens of signatures, and each lookup is a request to another service."""
+"""Limit of log lookups for one image; each is a request to another service."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,20 +63,20 @@ class Verdict:
     message: str
     findings: tuple[SignatureFinding, ...] = ()
     attestations: tuple[AttestationFinding, ...] = ()
-    """The finding for each attestation that the policies require; empty if the signatures do not satisfy them."""
+    """The result for each attestation that the policies require; empty if the signatures are not sufficient."""
     detail: str = ""
-    """The `detail` of the GKMError that prevented verification."""
+    """Details of the error that prevented verification, for logs and the command line."""
     retry_after: float = 0.0
     """The pause in seconds that the registry requested when it prevented verification."""
 
     @property
     def signers(self) -> tuple[Signer, ...]:
-        """Return the signers whose signatures count, each once."""
+        """Return the signers with a valid signature, each once."""
         return tuple(sorted({finding.signer for finding in self.findings if finding.ok}, key=astuple))
 
     @property
     def signed(self) -> datetime | None:
-        """Return the earliest confirmed time of a valid signature."""
+        """Return the earliest confirmed time of a valid signature, None if no time is confirmed."""
         times = (finding.signed for finding in self.findings if finding.ok)
         return min((time for time in times if time is not None), default=None)
 
@@ -94,7 +94,7 @@ class Verifier:
         self._seconds = seconds
 
     def stamp(self) -> Hashable:
-        """Return a value that changes when a file of the policies changes; then an earlier verdict is obsolete."""
+        """Return a value that changes when a policy file changes; earlier verdicts are then out of date."""
         return tuple(stamp(path) for path in dict.fromkeys(self._config.files()))
 
     def check_covered(self, ref: Reference, namespace: str | None) -> None:
@@ -108,7 +108,7 @@ class Verifier:
             raise GKMError(Reason.SIGNATURE_MISSING, self._uncovered(ref, namespace))
 
     def trusts(self, ref: Reference, namespace: str | None) -> list[TrustPolicy]:
-        """Return the policies that cover an image, with their keys and trusted roots.
+        """Return the policies that cover an image, with their keys and trusted roots loaded.
 
         Raises:
             GKMError: SIGNATURE_INVALID if a key or trusted root is unusable.
@@ -133,12 +133,7 @@ class Verifier:
         return self._by_mode(verdict)
 
     def revoked(self, ref: Reference, namespace: str | None, signers: Sequence[Signer]) -> Verdict | None:
-        """Return the refusal of an image that `signers` made acceptable, if the present policies revoke it.
-
-        The policies revoke it if they no longer name a signer and the others do not suffice, if no policy
-        covers the image any more, or if a key or trusted root is unusable. None if only the registry can decide: a
-        policy may require more signatures than before. This method reads only the files of policies and never raises.
-        """
+        """Return the refusal of an accepted image if the policies no longer accept its signers."""
         if self._config.mode == "off":
             return None
         try:
@@ -204,10 +199,7 @@ def _evaluated(registry: ImageSource, ref: Reference, trusts: Sequence[TrustPoli
 
 
 class LogLookups:
-    """The log lookups for one image; every lookup ends before `until` (time.monotonic()).
-
-    `read_error` is the first error of a log; then an entry may exist that the lookup did not find.
-    """
+    """The transparency log lookups for one image; each must end before `until` (time.monotonic())."""
 
     def __init__(self, until: float) -> None:
         self._until = until
@@ -215,7 +207,7 @@ class LogLookups:
         self.read_error: GKMError | None = None
 
     def with_log_entry(self, signature: Signature, trust: TrustPolicy) -> Signature:
-        """Return the signature with its log entry: look a missing entry up if the policy allows it."""
+        """Return the signature with a log entry; look a missing entry up if the policy allows that."""
         if not (trust.policy.tlog_lookup and trust.root) or signature.problem or signature.entry:
             return signature
         verifier = _verifier(signature, trust, trust.root.trusted)
@@ -271,7 +263,7 @@ def _signed(registry: ImageSource, ref: Reference, trusts: Sequence[TrustPolicy]
 
 
 def covers(policy: Policy, ref: Reference, namespace: str | None) -> bool:
-    """Return whether a policy covers an image of a namespace (None: cluster-wide)."""
+    """Return whether the globs of a policy match an image and a namespace (None: cluster-wide)."""
     in_namespace = not policy.namespaces or (
         namespace is not None and any(fnmatchcase(namespace, pattern) for pattern in policy.namespaces)
     )

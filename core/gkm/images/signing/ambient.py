@@ -1,8 +1,8 @@
-"""Identity tokens that the surroundings of a program provide: GitHub Actions, GitLab CI, and files of Kubernetes.
+"""Identity tokens from the environment of a program: GitHub Actions, GitLab CI, and files of Kubernetes.
 
 The `id` library does the same for more providers, but it starts programs, reads responses of any size, and puts them
-into its errors. A token is a secret until it expires: no message contains one.
-Sources: GitHub, "OpenID Connect reference"; GitLab, "id_tokens"; cosign, pkg/providers (envvar, filesystem, github).
+into its errors. A token is a secret until it expires: no message contains one. Sources: GitHub, "OpenID Connect
+reference"; GitLab, "id_tokens"; cosign, pkg/providers (envvar, filesystem, github).
 """
 
 import os
@@ -21,7 +21,7 @@ from gkm.images.signing.keyless import MAX_TOKEN_BYTES
 AUDIENCE = "sigstore"
 TOKEN_VARIABLE = "SIGSTORE_ID_TOKEN"  # noqa: S105 -- the name of the variable that cosign and GitLab's users have
 TOKEN_FILE = Path("/var/run/sigstore/cosign/oidc-token")
-"""Where cosign expects the projected service account token of a pod."""
+"""Path at which cosign expects the projected service account token of a pod."""
 _OK = 200
 
 
@@ -30,10 +30,10 @@ class _GitHubToken(Struct):
 
 
 def token(environment: Mapping[str, str] = os.environ, file: Path = TOKEN_FILE) -> str | None:
-    """Return the token of the first provider that has one; None outside of all of them.
+    """Return an identity token from the environment; None if no known provider is present.
 
     Raises:
-        GKMError: UNAUTHORIZED: a provider is there and gives no token; REGISTRY_UNAVAILABLE if it does not answer.
+        GKMError: UNAUTHORIZED: a provider is present and refuses a token; REGISTRY_UNAVAILABLE if it does not answer.
         OSError: the file cannot be read.
     """
     if given := environment.get(TOKEN_VARIABLE):

@@ -44,7 +44,7 @@ class ImageSigner:
 
     @property
     def verifier(self) -> bytes:
-        """Return the certificate, or the public key of a signer without a certificate, as PEM."""
+        """Return the signer's certificate, else its public key, as PEM."""
         return _pem(self.certificates[0]) if self.certificates else self.key.public.pem
 
 
@@ -57,7 +57,7 @@ class LegacyLayer:
 
 
 def legacy(ref: Reference, signer: ImageSigner) -> LegacyLayer:
-    """Sign a pinned image in the legacy form; raises what the log raises."""
+    """Return a legacy signature of an image; raises the errors of the log."""
     payload = msgspec.json.encode(
         {
             "critical": {
@@ -80,12 +80,12 @@ def legacy(ref: Reference, signer: ImageSigner) -> LegacyLayer:
 
 
 def bundle(ref: Reference, signer: ImageSigner) -> bytes:
-    """Sign a pinned image as a bundle v0.3; raises what the log raises."""
+    """Return a signature of an image as a bundle v0.3; raises the errors of the log."""
     return attestation(statement(ref, signature_formats.SIGN_PREDICATE, {}), signer)
 
 
 def statement(ref: Reference, predicate_type: str, predicate: Mapping[str, Any]) -> bytes:
-    """Return an in-toto statement about a pinned image."""
+    """Return an unsigned in-toto statement about an image."""
     return msgspec.json.encode(
         {
             "_type": signature_formats.STATEMENT_TYPE,
@@ -97,7 +97,7 @@ def statement(ref: Reference, predicate_type: str, predicate: Mapping[str, Any])
 
 
 def attestation(payload: bytes, signer: ImageSigner) -> bytes:
-    """Sign a statement as a bundle v0.3; raises what the log raises."""
+    """Return a signed statement as a bundle v0.3; raises the errors of the log."""
     signature = signer.key.sign(signature_formats.pre_authentication_encoding(IN_TOTO, payload))
     envelope = bundles.DSSEEnvelope(payload, IN_TOTO, [bundles.EnvelopeSignature(signature)])
     log, certificates = signer.log, signer.certificates

@@ -30,7 +30,7 @@ from gkm.images.signatures.keys import (
 
 SupportedPrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey
 MAX_SCRYPT_BYTES = 256 << 20
-"""Memory for scrypt: cosign uses 64 MiB, and a crafted file must not use all memory."""
+"""Limit of memory in bytes for scrypt: cosign uses 64 MiB, and a crafted file must not use all memory."""
 PASSWORD_VARIABLE = "COSIGN_PASSWORD"  # noqa: S105 -- the name of the variable that cosign reads
 _LABEL = b"ENCRYPTED SIGSTORE PRIVATE KEY"
 _COSIGN = re.compile(
@@ -76,14 +76,14 @@ SCRYPT_N = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class PrivateKey:
-    """A private key of a kind that cosign and GKM support."""
+    """A private key that cosign and GKM support."""
 
     key: SupportedPrivateKey = field(repr=False)
     public: PublicKey
 
     @classmethod
     def new(cls) -> "PrivateKey":
-        """Return a new P-256 key."""
+        """Generate a P-256 key."""
         return _supported(ec.generate_private_key(ec.SECP256R1()), "a new key")
 
     def sign(self, data: bytes) -> bytes:
@@ -100,15 +100,12 @@ class WrongPassword(GKMError):
 
 
 def read(path: str, password: bytes, ask: Callable[[], bytes] | None = None) -> PrivateKey:
-    """Return the private key in a file; raises as `load` does.
-
-    If `password` does not decrypt the key, try the password that `ask` returns. The file is read once.
-    """
+    """Read the private key in a file; raises as `load` does."""
     return unlocked(read_file(path, "private key", MAX_KEY_BYTES), f"private key {path!r}", password, ask)
 
 
 def unlocked(pem: bytes, what: str, password: bytes, ask: Callable[[], bytes] | None = None) -> PrivateKey:
-    """Return the private key in a PEM text, with a password as for `read`; raises as `load` does."""
+    """Read the private key in a PEM text; `password` and `ask` as for `read`; raises as `load` does."""
     try:
         return load(pem, password, what)
     except WrongPassword:
@@ -118,10 +115,10 @@ def unlocked(pem: bytes, what: str, password: bytes, ask: Callable[[], bytes] | 
 
 
 def load(pem: bytes, password: bytes, what: str) -> PrivateKey:
-    """Return the private key in a PEM text; ignore the password of a key that is not encrypted.
+    """Decode the private key in a PEM text; the password is ignored if the key is not encrypted.
 
     Raises:
-        WrongPassword: the password is known to be the cause.
+        WrongPassword: the key is encrypted, and the password is wrong.
         GKMError: SIGNATURE_INVALID; `what` names the key.
     """
     cosign = _COSIGN.search(pem)
@@ -159,10 +156,7 @@ def _decrypted(text: bytes, password: bytes, what: str) -> bytes:
 
 
 def encrypted(key: PrivateKey, password: bytes, scrypt_n: int = SCRYPT_N) -> bytes:
-    """Return a private key in cosign's encrypted form, which cosign 2 and 3 and `load` read.
-
-    Only `load` reads a key with another `scrypt_n`, the cost of each attempt to guess the password.
-    """
+    """Encrypt a private key in cosign's format, which cosign 2 and 3 and `load` read."""
     from nacl.bindings import crypto_secretbox  # noqa: PLC0415 -- as above
 
     plain = key.key.private_bytes(

@@ -28,7 +28,7 @@ from gkm.images.signing.forms import ImageSigner, LegacyLayer
 from gkm.images.signing.store import TagUnusable
 
 SIGN_SECONDS = 300.0
-"""Total time for all requests to the registry."""
+"""Seconds for all requests to the registry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class SignedImage:
 
     @property
     def form(self) -> str:
-        """Return the names of the forms, joined by `+`."""
+        """Return the forms that are stored, joined by `+`."""
         return "+".join(self.stored)
 
 

@@ -37,17 +37,16 @@ from gkm.images.signatures.signature_formats import SIGN_PREDICATE, SIMPLE_SIGNI
 from gkm.images.signing.forms import LegacyLayer
 
 MAX_ROUNDS = 4
-"""Attempts to write a tag. A concurrent writer can overwrite it, so the writer reads the tag again after each write."""
+"""Attempts to write a tag; a concurrent writer can overwrite it, so each write is read back."""
 STALE_SECONDS = 30.0
-"""The longest wait until a registry answers with what was written: a cache before it keeps tags and lists for seconds.
-"""
+"""Seconds to wait until a registry serves what was written: a cache in front of it may keep tags and lists."""
 _REFUSALS_TO_CHANGE = frozenset({400, 403, 405, 409, 412, 422})
 """The statuses of registries for a write to an immutable tag; the specification names no status."""
 _PAUSES = Backoff(0.2, 2.0)
 
 
 class TagUnusable(GKMError):
-    """The tag of one form of a signature cannot take it; another form may be stored."""
+    """The tag cannot hold this signature; another form of the signature may still be stored."""
 
 
 class _Layers(Struct):
@@ -99,7 +98,7 @@ def write_tag(registry: ImageStore, tag: Reference, before: LegacyTag, retained:
 
 
 def add_to_tag(registry: ImageStore, tag: Reference, content: Manifest) -> None:
-    """Store the content of a tag of cosign, whose blobs are stored; add its layers to those that the tag has.
+    """Add layers to a cosign tag; their blobs must be uploaded already.
 
     Raises:
         TagUnusable: as `read_tag` and `write_tag`.
@@ -163,7 +162,7 @@ def attach(
 
 
 def store_referrer(registry: ImageStore, ref: Reference, referrer: Descriptor, raw: bytes) -> None:
-    """Store the manifest of a referrer of a pinned image, whose blobs are stored, and see that the registry lists it.
+    """Upload the manifest of a referrer, and check that the registry lists it; its blobs must be uploaded already.
 
     Raises:
         TagUnusable, GKMError: as `attach`.
@@ -180,7 +179,7 @@ def store_referrer(registry: ImageStore, ref: Reference, referrer: Descriptor, r
 
 
 def overwritten(ref: Reference) -> GKMError:
-    """Return the error for a tag that other writers overwrite at each attempt."""
+    """Return the error for a tag that other writers overwrote at each attempt."""
     return GKMError(
         Reason.REGISTRY_UNAVAILABLE,
         f"the signature that was added to {ref} was overwritten {MAX_ROUNDS} times: others write at the same time",

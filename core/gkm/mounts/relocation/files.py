@@ -11,15 +11,13 @@ _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_MODE: Final = 0o444
 DIRECTORY_MODE: Final = 0o755
-"""A mount shows the modes of its top layer: a pod that is not root must be able to enter."""
+"""Mode of directories: a pod that is not root must be able to enter."""
 WRITABLE_MODE: Final = 0o777
-"""The same for a private volume: a pod that is not root must be able to write."""
+"""Mode of directories in a private volume: a pod that is not root must be able to write."""
 
 
 def make_directory(top: Path, relative: str, mode: int) -> int:
-    """Make the directory `relative` of the tree `top` and its missing parents; return how many were made.
-
-    Mostly only the last name is missing, so it is tried first.
+    """Create the directory `relative` below `top` with missing parents; return how many directories were created.
 
     Raises:
         OSError: a disk operation failed.
@@ -40,9 +38,7 @@ def make_directory(top: Path, relative: str, mode: int) -> int:
 
 
 def read(directory: int, name: str, limit: int) -> bytes:
-    """Return the content of a file in `directory`, a descriptor: at most `limit` bytes and one more.
-
-    The content of a directory is empty: the rewritten file hides it.
+    """Return at most `limit` + 1 bytes of a file in `directory`, a descriptor.
 
     Raises:
         OSError: ELOOP for a link, or it cannot be read.
@@ -59,7 +55,7 @@ def write(path: str, data: bytes) -> None:
     """Write a new file that every user may read.
 
     Raises:
-        OSError: it exists already, or a disk operation failed.
+        OSError: the file exists already, or a disk operation failed.
     """
     with closing(os.open(path, _WRITE, _FILE_MODE)) as descriptor:
         os.fchmod(descriptor, _FILE_MODE)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 MAX_TOKENS: Final = 500_000
-"""An index of vLLM has 26 for each graph."""
+"""Limit of tokens. An index of vLLM has 26 for each graph."""
 MAX_NESTING: Final = 16
 
 # No operators, no prefixes of strings, no triple quotes, no escapes except of quotes and the backslash.
@@ -25,11 +25,11 @@ _END: Final = ""
 
 
 class NotALiteral(ValueError):
-    """The text is not such a literal."""
+    """The text is not a Python literal of plain data, or too large."""
 
 
 def parse(text: str) -> object:
-    """Return the value of a literal.
+    """Parse a Python literal and return its value.
 
     Raises:
         NotALiteral: it is not a literal, or larger or deeper than the bounds.

@@ -1,4 +1,4 @@
-"""The path at which a container mounts a cache, from a volume attribute: checked here, and not again."""
+"""The path at which a container mounts a cache, from a volume attribute; only this module validates it."""
 
 import hashlib
 import posixpath
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 MAX_BYTES: Final = 1024
-"""Leaves PATH_MAX of 4096 for the paths of the cache beneath it, of 1024 bytes too."""
+"""Limit of bytes, so that paths of the cache below it (1024 bytes) stay within PATH_MAX (4096)."""
 _MAX_EXCERPT: Final = 80
 
 
@@ -27,7 +27,7 @@ class MountPath:
 
     @property
     def key(self) -> str:
-        """Return the name of the directory for this path: the same on every node and in every version."""
+        """Return a directory name for this path, equal on every node and in every version."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
 

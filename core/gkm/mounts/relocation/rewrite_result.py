@@ -10,17 +10,17 @@ MAX_PATH_BYTES: Final = 4095
 
 @dataclass(frozen=True, slots=True)
 class RewriteResult:
-    """The rewritten file; not `complete` where it names a missing file, so that a lookup of it misses."""
+    """A rewritten file. If not `complete`, it names missing files, so that a lookup becomes a miss."""
 
     data: bytes
     complete: bool
 
 
 def is_usable_path(path: str) -> bool:
-    """Return whether every process of a container can open the path; an unprintable one may fail in its locale."""
+    """Return whether programs in every container can open the path; an unprintable path may fail."""
     return path.isprintable() and encoded_length(path) <= MAX_PATH_BYTES
 
 
 def encoded_length(path: str) -> int:
-    """Return the bytes of a path; most of many thousands are ASCII, and need no encoding to tell."""
+    """Return the length of a path in bytes."""
     return len(path) if path.isascii() else len(os.fsencode(path))

@@ -10,33 +10,32 @@ from dataclasses import dataclass
 from typing import Final
 
 MAX_TREES: Final = 16
-"""The trees of one cache, unused ones included: an author of pods may choose any number of paths."""
+"""Limit of rewritten trees of one cache on a node, including unused ones; a pod author may choose any path."""
 NAMESPACE_TREES: Final = 8
-"""The trees among them for the volumes of one namespace. Workloads use one or two; a private volume needs another tree
-than a read-only one at the same path."""
+"""Limit of trees of one cache for one namespace. Read-only and private volumes need different trees for one path."""
 
 
 class TooMany(Exception):
-    """A namespace uses all of its share; the message is one line that a person can act on."""
+    """The namespace has used up its share of trees; the message tells a person what to do."""
 
 
 class AllInUse(Exception):
-    """Other namespaces use all trees of one cache; the caller is not at fault, and may repeat its call."""
+    """Other namespaces use all trees of a cache; the caller may retry."""
 
 
 @dataclass(frozen=True, slots=True)
 class Uses:
-    """The keys of the layers that volumes of one cache use: of `every` namespace, and of the caller's `own`."""
+    """The trees that volumes of a cache use, by key: of `every` namespace, and of the caller's `own`."""
 
     every: Collection[str] = ()
     own: Collection[str] = ()
 
 
 def check_share(uses: Uses, key: str) -> None:
-    """Accept that a namespace uses one more tree.
+    """Check that a namespace may use one more tree.
 
     Raises:
-        TooMany: its share is used up.
+        TooMany: the share of the namespace is used up.
     """
     if len({*uses.own, key}) > NAMESPACE_TREES:
         raise TooMany(
@@ -46,7 +45,7 @@ def check_share(uses: Uses, key: str) -> None:
 
 
 def check_all(uses: Uses, key: str, existing: int) -> None:
-    """Accept one more tree beside the `existing` ones in use.
+    """Check that one more tree may exist beside the `existing` used ones.
 
     Raises:
         AllInUse: the limit is reached, and the namespace has a tree already.

@@ -29,7 +29,7 @@ _METADATA_FILE: Final = "made.json"
 _LOCK_FILE: Final = ".lock"
 _TEMPORARY_PREFIX: Final = ".tmp-"
 _FORMAT: Final = 1
-"""Raised when the same content and path give other files: trees of an older format are invalid."""
+"""Format version of trees; it is raised when the same input gives other files, so that old trees are not used."""
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _MAX_BYTES: Final = 16 << 10
 
@@ -37,26 +37,26 @@ MAX_CONCURRENT: Final = 2
 """Trees that one process writes at a time. The largest that an image may need takes minutes, and the caller has few
 threads: further callers get an error and repeat their call, and other calls are served meanwhile."""
 MAX_TREE_MEMORY: Final = 16 << 20
-"""The size of one tree: 2,700 kernels of Triton, for instance."""
+"""Limit of bytes of one tree in memory, enough for 2,700 kernels of Triton."""
 MAX_MEMORY: Final = 64 << 20
-"""All trees together. The CSI process is charged for it: its memory limit in the chart allows for it."""
+"""Limit of bytes of all trees in memory; they are charged to the CSI driver's container."""
 _slots: Final = threading.BoundedSemaphore(MAX_CONCURRENT)
 
 
 class RelocationInProgress(Exception):
-    """Another call writes a tree of the same cache, or MAX_CONCURRENT trees are being written; repeat the call."""
+    """Another call writes a tree of the same cache, or too many trees are being written; retry."""
 
 
 @dataclass(frozen=True, slots=True)
 class RelocationLayer:
-    """A tree to write: for `mount_path`, None if not given; `is_writable` adds every directory, to write in."""
+    """Which tree a volume needs: for `mount_path` (None if not given); with `is_writable` it has every directory."""
 
     mount_path: MountPath | None
     is_writable: bool = False
 
     @property
     def key(self) -> str:
-        """Return the name of its directory: the same on every node and in every version."""
+        """Return the directory name of the tree, equal on every node and in every version."""
         path = self.mount_path.key if self.mount_path else "anywhere"
         return f"{path}-open" if self.is_writable else path
 
@@ -101,12 +101,12 @@ def relocate(
 
 
 def boot_id() -> str:
-    """Return the identity of this boot of this machine: random, so that no two machines have the same."""
+    """Return the id of this boot of this machine."""
     return _BOOT.read_text(encoding="ascii").strip()
 
 
 def remove_unfinished(memory: Path) -> None:
-    """Remove from memory the trees whose writer died; no other process writes one.
+    """Remove trees in memory that a killed process left unfinished.
 
     Raises:
         OSError: one cannot be removed.

@@ -18,15 +18,14 @@ from gkm.runtimes.triton import GROUP
 from gkm.runtimes.vllm import INDEX
 
 MAX_ENTRIES: Final = 1_000_000
-"""The number of files and directories that extraction admits, with the same depth and length of paths."""
+"""Limit of files and directories, equal to the limit of extraction."""
 MAX_DEPTH: Final = 16
 MAX_PATH_BYTES: Final = 1024
 MAX_REWRITTEN: Final = 100_000
 MAX_DIRECTORIES: Final = 100_000
-"""Written for a private volume: each takes an inode and a block of the disk, which no other limit counts."""
+"""Limit of directories in a private volume's tree: each takes an inode and a disk block."""
 MAX_SIBLINGS: Final = 10_000
-"""Files and directories beside files that contain paths: their names are held in memory, of which this process has
-little. A kernel has ten, vLLM's index one for each graph."""
+"""Limit of names beside files with paths; they are held in memory."""
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -37,19 +36,16 @@ _PAGE_BYTES: Final = 4096
 
 
 class TreeTooLarge(Exception):
-    """The tree would take more memory than its limit."""
+    """The tree would take more memory than allowed."""
 
 
 class Unrelocatable(Exception):
-    """The content cannot be a sealed store entry; a part of it would lead to wrong conclusions."""
+    """The content is not a valid store entry, so it cannot be rewritten."""
 
 
 @dataclass(frozen=True, slots=True)
 class RewriteCounts:
-    """The number of rewritten files, one for each kernel; `incomplete` of them name missing files and become misses.
-
-    `memory_bytes` is the memory that the tree takes on a tmpfs.
-    """
+    """How many files were rewritten, and how many of them name missing files."""
 
     rewritten: int
     incomplete: int

@@ -14,7 +14,7 @@ from gkm.mounts.relocation.rewrite_result import RewriteResult, is_usable_path
 from gkm.runtimes.triton import GROUP
 
 MAX_BYTES: Final = 64 << 10
-"""A real group file of seven children has about 1 KiB; one path has at most 4 KiB."""
+"""Limit of bytes of a group file. Seven children take about 1 KiB; one path has at most 4 KiB."""
 MAX_CHILDREN: Final = 64
 MISS: Final = b"{}\n"
 """A group file without children: get_group returns None, and Triton compiles as if there were no group file.
@@ -24,13 +24,7 @@ The file itself must exist, or the original would show through from the layer be
 
 
 def rewritten(group: bytes, directory: str, siblings: Collection[str]) -> RewriteResult:
-    """Return the group file for a cache whose group is in `directory`, a path of the container; or `MISS`.
-
-    `siblings` are the regular files beside the group file. One missing child makes the whole group a miss, as in
-    get_group: a kernel with only some of its files fails in CompiledKernel (KeyError), a miss compiles. The order is
-    preserved, because Triton takes the first child that ends in ".json" for the metadata. The text is ASCII, because
-    Triton reads it in the encoding of the container's locale.
-    """
+    """Return the group file with paths for `directory`, the group's path in the container; or `MISS`."""
     children: dict[str, str] = {}
     for name in _names(group):
         path = f"{directory}/{name}"

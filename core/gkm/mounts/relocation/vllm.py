@@ -12,8 +12,7 @@ from gkm.mounts.relocation.literal import parse
 from gkm.mounts.relocation.rewrite_result import RewriteResult, is_usable_path
 
 MAX_BYTES: Final = 4 << 20
-"""430 bytes for each graph: one for each part of the model and each size of a batch.
-17 sizes of 62 parts have 450 KiB."""
+"""Limit of bytes of an index; it has 430 bytes for each graph, so 17 batch sizes of 62 parts have 450 KiB."""
 MISS: Final = b"{}\n"
 """An index without graphs: vLLM compiles every one."""
 
@@ -22,11 +21,7 @@ _HASH_COMPILER: Final = "inductor"
 
 
 def rewritten(index: bytes, directory: str, siblings: Collection[str]) -> RewriteResult:
-    """Return the index for a cache in `directory`, a path of the container; or `MISS`.
-
-    `siblings` are the files and directories beside it: an artifact is one or the other (formats binary and unpacked). A
-    graph whose artifact is missing is left out, so that vLLM compiles it instead of failing.
-    """
+    """Return the index with paths for a cache in `directory`, a path in the container; or `MISS`."""
     graphs = _parsed(index)
     moved = {key: _moved(key, value, directory, siblings) for key, value in graphs.items()}
     resolved = {key: value for key, value in moved.items() if value is not None}
