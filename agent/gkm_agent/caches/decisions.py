@@ -114,7 +114,10 @@ def unproven_pointer(wanted: WantedCache) -> Pointer:
 
 
 def wanted_digest(wanted: WantedCache, pointer: Pointer | None, check: Approval | None) -> str:
-    """Return the digest that this node should have, "" if the agent must ask the registry."""
+    """Return the digest that this node should have, "" if the agent must ask the registry.
+
+    Without a controller the agent resolves a tag until verification approves a digest, and then uses this digest.
+    """
     if wanted.digest is not None:
         return wanted.digest
     if check is not None and (check.image, check.uid) == (wanted.image, wanted.uid):
@@ -136,7 +139,10 @@ def signers(check: Approval | None, wanted: WantedCache, digest: str) -> tuple[S
 
 
 def is_served(observed: Observed, wanted: WantedCache, digest: str) -> bool:
-    """Return whether pods get this digest of the cache now, or got it until a GPU was lost."""
+    """Return whether pods get this digest of the cache now, or got it until a GPU was lost.
+
+    Verification approved the image once; this function does not say that it still does.
+    """
     pointer, check = observed.pointer, observed.check
     if not digest or pointer is None or check is None or observed.entry_bytes is None:
         return False

@@ -46,7 +46,10 @@ def _choice(ref: CacheRef, members: list[WantedCache], pointers: Mapping[CacheRe
 
 
 def in_order(members: Iterable[WantedCache]) -> list[WantedCache]:
-    """Return the members in order of preference: pinned, then the largest generation, the newest, the first name."""
+    """Return the members in order of preference: pinned, then the largest generation, the newest, the first name.
+
+    One that is held back comes after all others.
+    """
     by_name = sorted(members, key=lambda member: member.ref.name)
     newest = sorted(by_name, key=lambda member: member.membership.created, reverse=True)
     return sorted(newest, key=lambda member: _rank(member.membership))

@@ -42,7 +42,10 @@ class FamilyBase:
 
 
 def family_of(origin: CaptureOrigin, settings: CapturedCaches) -> CacheRef | None:
-    """Return the family that the image of a capture becomes a member of; None if it joins no family."""
+    """Return the family that the image of a capture becomes a member of; None if it joins no family.
+
+    Captures of a namespace are either GKMCaches of it or ClusterGKMCaches: caches of the other kind are not joined.
+    """
     cluster = settings.are_for_cluster(origin.pod_namespace)
     if not origin.family or cluster is not (origin.cache_namespace is None):
         return None

@@ -103,7 +103,7 @@ class CaptureSteps:
     def begin_again(self, directory: Path) -> bool:
         """Restart an announced capture if this node now uses a family member that is not based on it.
 
-        Return whether it did.
+        Return whether it did. The capture is then packed on top of that generation, or adds no files to it.
 
         Raises:
             UnreadableState, OSError: the record of the capture or the choice is damaged, or a disk operation failed.

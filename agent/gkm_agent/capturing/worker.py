@@ -273,7 +273,10 @@ class KnownCapture:
 
 
 def by_namespace(captures: Iterable[KnownCapture]) -> Mapping[str, tuple[CapturedImage, ...]]:
-    """Return the reports about captures, by the namespace of the pod."""
+    """Return the reports about captures, by the namespace of the pod.
+
+    A namespace has at most MAX_CAPTURED_IMAGES reports. Beyond that, the oldest captures have no report.
+    """
     found: dict[str, list[CapturedImage]] = {}
     for capture in sorted(captures, key=lambda each: (-each.since, each.origin.volume_id)):
         listed = found.setdefault(capture.origin.pod_namespace, [])

@@ -43,7 +43,10 @@ class _Attachment(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class FabricVerdict:
-    """The fabric labels that follow from one reading of the GPUs, and the cause if the health is not good."""
+    """The fabric labels that follow from one reading of the GPUs, and the cause if the health is not good.
+
+    `domain` is empty without a domain, `flavor` without one common GPU model.
+    """
 
     domain: str
     health: Health

@@ -67,7 +67,11 @@ def pack(output: bytes, missing: int = 0, earlier: bytes = b"") -> bytes:
 
 
 class SubnetSurvey:
-    """A thread that runs the survey while the configuration chooses this node."""
+    """A thread that runs the survey while the configuration chooses this node.
+
+    `labels` returns the labels of the Node, None while they are unknown. The file `whole` has the last survey in which
+    all devices answered: readers of surveys may start anew, and so may this process.
+    """
 
     def __init__(
         self,

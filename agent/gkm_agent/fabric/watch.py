@@ -158,7 +158,10 @@ class FabricWatch:
 
 @dataclass(frozen=True, slots=True)
 class SettledVerdict:
-    """The last reported verdict (None before the first), and since when how many readings contradicted it."""
+    """The last reported verdict (None before the first), and since when how many readings contradicted it.
+
+    `since` is in monotonic seconds.
+    """
 
     reported: FabricVerdict | None = None
     contradictions: int = 0
@@ -168,7 +171,10 @@ class SettledVerdict:
 def observe(
     settled: SettledVerdict, reading: FabricVerdict, now: float, rule: SettleThresholds, *, readable: bool = True
 ) -> SettledVerdict:
-    """Return the settled verdict after one more reading at `now` (monotonic seconds)."""
+    """Return the settled verdict after one more reading at `now` (monotonic seconds).
+
+    A first reading that failed (not `readable`) does not settle at once: it must last, like any worse health.
+    """
     reported = settled.reported
     if (reported is None and readable) or (reported is not None and not _must_last(reported, reading)):
         return SettledVerdict(reading)

@@ -53,6 +53,8 @@ class Observer:
     ) -> Observation:
         """Return the state of the wanted caches on the disk, and also of unwanted ones if `wanted` may be incomplete.
 
+        The entry of a cache in `pulling` is left out, because the pull changes it.
+
         Raises:
             OSError: the directory of the pointers is unreadable.
         """

@@ -1,4 +1,7 @@
-"""Build the node objects of the API from a status: name, labels, annotations, owner and the condition Ready. Pure."""
+"""Build the node objects of the API from a status: name, labels, annotations, owner and the condition Ready. Pure.
+
+The status of a node with many caches or pods is shortened until its object fits.
+"""
 
 import hashlib
 from collections.abc import Callable
@@ -76,7 +79,11 @@ def manifest(value: msgspec.Struct) -> dict[str, Any]:
 def with_condition(
     status: Status, kind: str, verdict: tuple[str, str, str], before: list[Condition], now: str
 ) -> Status:
-    """Return a status with a new condition of type `kind`; `verdict` is its status, reason and message."""
+    """Return a status with a new condition of type `kind`; `verdict` is its status, reason and message.
+
+    `before` are the current conditions of the object, `now` is an API time. The transition time changes only with the
+    status of the condition, so an unchanged status equals the current one.
+    """
     own = [condition for condition in before if condition.type == kind]
     new = Condition(kind, *verdict, now, status.observed_generation)
     return structs.replace(status, conditions=meta.with_condition(own, new))
@@ -96,7 +103,8 @@ def with_generation(status: Status, generation: int) -> Status:
 def ready(status: NodeStatus) -> tuple[str, str, str]:
     """Return status, reason and message of the condition Ready.
 
-    Deleted caches and caches for other GPUs are ignored.
+    Deleted caches and caches for other GPUs are ignored. The message names the caches that the reason is about, and
+    with True those that the node cannot use.
     """
     message = summary(status) or "no caches"
     if failed := _named(status, _is_failed):

@@ -65,7 +65,12 @@ class _SpaceComing(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SpaceFigures:
-    """Current sizes in bytes, and the share of free inodes."""
+    """Current sizes in bytes, and the share of free inodes.
+
+    `store` is the size of the entries including running pulls, `free` the free space of the disk less the reservations,
+    `total` the size of the disk. `inodes` is the free share of its inodes in percent, 100 for a file system without a
+    limit.
+    """
 
     store: int
     free: int
@@ -142,7 +147,10 @@ class DiskBudget:
                 del self._reserved[pull]
 
     def enforce(self) -> None:
-        """Evict unused entries and spare files until store and disk are within their limits, as far as possible."""
+        """Evict unused entries and spare files until store and disk are within their limits, as far as possible.
+
+        While the trash is being deleted, the space on the disk is unknown: the pass after it continues.
+        """
         with self._lock:
             try:
                 short = self._cleared(_NOTHING)

@@ -97,6 +97,8 @@ class PointerStore:
     def withdraw(self, pointer: Pointer) -> Pointer | None:
         """Write the pointer and return it; on a full disk, remove the cache's current pointer instead and return None.
 
+        Without a pointer no pod mounts the cache: it serves no files whose access is not proven.
+
         Raises:
             OSError: a disk operation failed for another reason.
         """
@@ -184,6 +186,9 @@ class PointerStore:
 
     def discard(self, digest: str, reader: str | None) -> None:
         """Remove a damaged entry although pointers name it, so that a pull can replace it; keep an entry that is sound.
+
+        The store first takes Ready back from its pointers. `reader` is the namespace whose users read the error, None
+        for the users of the whole cluster.
 
         Raises:
             GKMError: NODE_ERROR while a pod mounts the entry, because the agent never touches a mounted entry.

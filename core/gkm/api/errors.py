@@ -45,7 +45,8 @@ TRANSIENT = frozenset({Reason.REGISTRY_UNAVAILABLE, Reason.DISK_FULL, Reason.GPU
 class Remedy(StrEnum):
     """A next step that depends on the program.
 
-    In a cluster an administrator edits a setting, a CLI user passes an option.
+    In a cluster an administrator edits a setting, a CLI user passes an option. The value is the hint for processes in a
+    cluster; the command line has its own text (gkm_cli.main.HINTS). The error's `about` names the registry host.
     """
 
     LOG_IN = "check that the repository exists and that its credentials are configured"

@@ -86,7 +86,10 @@ _INTERVAL = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", re.ASCII)
 
 
 def with_condition(conditions: Iterable[Condition], new: Condition) -> list[Condition]:
-    """Return the conditions with `new` in place of the condition of the same type."""
+    """Return the conditions with `new` in place of the condition of the same type.
+
+    The transition time stays the same while the status does (API conventions, "Typical status properties").
+    """
     result = []
     for old in conditions:
         if old.type != new.type:

@@ -105,7 +105,10 @@ class MnnvlMetadata(Struct, frozen=True, rename="camel"):
         structs.force_setattr(self, "annotations", mnnvl_annotations(self.annotations))
 
     def outline(self, why: str) -> Self:
-        """Return a reduced copy: the controlling owner, Grove's finalizer, and short annotations."""
+        """Return a reduced copy: the controlling owner, Grove's finalizer, and short annotations.
+
+        A write that depends on the others reads the object again.
+        """
         owner = self.controller
         return structs.replace(
             self,

@@ -33,7 +33,10 @@ class RolloutStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 def rank_of(node: str, digest: str) -> str:
-    """Return the rank of a node for a digest: a 64-bit hash in hexadecimal; nodes pull in the order of their ranks."""
+    """Return the rank of a node for a digest: a 64-bit hash in hexadecimal; nodes pull in the order of their ranks.
+
+    The digest is a part of it, so that no node is always the first.
+    """
     return hashlib.sha256(f"{digest}\n{node}".encode()).hexdigest()[:16]
 
 

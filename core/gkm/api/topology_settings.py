@@ -139,7 +139,11 @@ class TopologyProvider(Struct, frozen=True, rename="camel", forbid_unknown_field
 
 
 class TopologyGuard(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """When a change that removes many nodes from their domains must be confirmed before it is applied."""
+    """When a change that removes many nodes from their domains must be confirmed before it is applied.
+
+    It is more than `percent` of the placed nodes and at least `minimum` of them. The same result in `rounds` rounds,
+    `interval_seconds` apart, confirms it.
+    """
 
     percent: Annotated[int, Meta(ge=0, le=100)] = 20
     minimum: Annotated[int, Meta(ge=1, le=1_000_000)] = 8

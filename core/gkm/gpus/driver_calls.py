@@ -39,7 +39,9 @@ class DriverCalls:
     def query(self, call: str, function: Callable[[], _T], default: _T, *, optional: bool = False) -> _T:
         """Call the driver and return the answer, or `default` after a failure.
 
-        With `optional` a missing feature is no failure.
+        With `optional` a missing feature is no failure. Bindings raise other errors than their own (text that is not
+        UTF-8, a value that is not a number, a function that an older library lacks); any of them must cost this field
+        and not the GPU.
         """
         try:
             return function()

@@ -61,7 +61,11 @@ def decode(
 
 
 def clique_of(cliques: Iterable[tuple[int, int]]) -> int | None:
-    """Return the clique id to report from (type, id) pairs: the first clique for unicast pointers."""
+    """Return the clique id to report from (type, id) pairs: the first clique for unicast pointers.
+
+    nvml.h says so of nvmlGpuFabricInfo_v4_t. Cliques of logical endpoints can be wider: programs reach a GPU there only
+    with special calls.
+    """
     return next((number for kind, number in cliques if kind == UNICAST_POINTER), None)
 
 

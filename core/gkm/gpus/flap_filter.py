@@ -22,7 +22,11 @@ class FlapFilter:
         self._missing_since: float | None = None
 
     def filtered(self, reading: Inventory, now: float) -> Inventory:
-        """Return the reading with GPUs that vanished less than MISSING_SECONDS ago; each has the cause as its fault."""
+        """Return the reading with GPUs that vanished less than MISSING_SECONDS ago; each has the cause as its fault.
+
+        Such a reading is unreadable unless a GPU of another vendor is healthy. After MISSING_SECONDS a reading is
+        returned as it is: without GPUs and without errors it then means a machine without GPUs.
+        """
         present = {gpu.backend for gpu in reading.gpus}
         missing = [backend for backend in self._last_gpus if backend not in present]
         if not missing and not reading.unreadable:

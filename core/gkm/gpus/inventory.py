@@ -19,7 +19,10 @@ MAX_OUTPUT = 1 << 20
 
 
 class InventoryReader:
-    """Reads the GPUs in a child process, never in two at a time, even if a broken driver blocks one in the kernel."""
+    """Reads the GPUs in a child process, never in two at a time, even if a broken driver blocks one in the kernel.
+
+    `devices` is the directory of PCI devices.
+    """
 
     def __init__(
         self,

@@ -32,7 +32,11 @@ class NormalizedTarget(GpuTarget, frozen=True):
         return f"backend {backend!r}, architecture {arch!r}, warp size {self.warp_size}"
 
     def matches_warp_size(self, gpu: Gpu) -> bool:
-        """Return whether a target of the GPU's architecture also has the GPU's warp size."""
+        """Return whether a target of the GPU's architecture also has the GPU's warp size.
+
+        MCV writes 64 for every AMD GPU, also for RDNA, whose warp size is 32: for RDNA a target's 64 is ignored, and
+        the architecture alone decides.
+        """
         if RDNA.fullmatch(self.arch) and (gpu.warp_size, self.warp_size) == (_RDNA_WARP, _CLAIMED_WARP):
             return True
         return self.warp_size == gpu.warp_size

@@ -43,7 +43,10 @@ class ChildProcess:
         self.exited = os.pidfd_open(self.pid)
 
     def end(self, grace_seconds: float, kill_seconds: float) -> int | None:
-        """End the child and its process group: SIGTERM, then SIGKILL after `grace_seconds`. Call it once."""
+        """End the child and its process group: SIGTERM, then SIGKILL after `grace_seconds`. Call it once.
+
+        Return the exit status, negative for a signal, or None if the child hangs in the kernel.
+        """
         self.socket.close()
         if grace_seconds > 0 and not self.has_exited():
             self._signal(signal.SIGTERM)

@@ -24,6 +24,9 @@ class UnreadableState(ValueError):
 def replace(path: Path, data: bytes, *, durable: bool = True, mode: int = 0o666) -> None:
     """Replace the file at `path` with `data` atomically; create its directory if needed.
 
+    `durable` costs two fsyncs and is for files that must survive a power cut; files below /run do not need it. The
+    umask restricts `mode`.
+
     Raises:
         OSError: a write failed; the old content stays.
     """

@@ -60,6 +60,8 @@ def process_lock(path: Path, seconds: float = 0.0) -> Iterator[None]:
 def shared_beyond_exec(path: Path) -> None:
     """Take a shared lock on `path` that this process keeps until it ends, also across execve(2).
 
+    Its descriptor stays open; children inherit it unless they close what they did not ask for.
+
     Raises:
         LockBusy: garbage collection holds the lock.
     """

@@ -76,7 +76,10 @@ class TokenBucket:
 
 
 class MinimumInterval(Generic[K]):
-    """Keeps events for the same key at least `seconds` apart. Not thread-safe."""
+    """Keeps events for the same key at least `seconds` apart. Not thread-safe.
+
+    It grows with its keys: these must be few, or the caller must call `retain_only`.
+    """
 
     def __init__(self, seconds: float, clock: Clock = time.monotonic) -> None:
         self._seconds = seconds

@@ -51,7 +51,11 @@ class Pointer:
 
     @property
     def is_on_its_way(self) -> bool:
-        """Return whether the cache will become Ready without a change by a user."""
+        """Return whether the cache will become Ready without a change by a user.
+
+        A cache that is Pending for a reason, such as a registry that does not answer, does not. GPUs that cannot be
+        read are no such reason: a driver is being upgraded.
+        """
         if self.state is CacheState.PENDING:
             return self.reason in ("", GPU_LOST)
         return self.state in (CacheState.DOWNLOADING, CacheState.EXTRACTING)

@@ -10,7 +10,11 @@ from pathlib import Path
 
 
 def restrict(headroom_bytes: int) -> None:
-    """Limit this process to `headroom_bytes` more memory than it uses now, and to its open files."""
+    """Limit this process to `headroom_bytes` more memory than it uses now, and to its open files.
+
+    Call it when all modules are loaded. A CPU time limit is `signal.setitimer(signal.ITIMER_PROF, seconds)`, which then
+    ends the process by SIGPROF: RLIMIT_CPU counts whole seconds.
+    """
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
     limits = {
         resource.RLIMIT_AS: pages * resource.getpagesize() + headroom_bytes,

@@ -38,7 +38,11 @@ _COUNT = re.compile(r"([0-9]{1,18}), one of [^\n]*", re.ASCII)
 
 
 def entry_label(count: str, runtimes: str) -> str:
-    """Return the label with the number of entries, for an image with several caches."""
+    """Return the label with the number of entries, for an image with several caches.
+
+    A GKM that knows only images of one cache would mount the first cache without a word of the others. It refuses this
+    text before it fetches anything, because it is not a number; MCV does not read the label.
+    """
     return f"{count}, one of several caches: {runtimes}"
 
 
@@ -126,7 +130,10 @@ class CacheImage:
 
 
 def common_targets(caches: Sequence[Collection[GpuTarget]]) -> tuple[GpuTarget, ...]:
-    """Return the GPUs that can use every cache, each with the newest versions of CUDA and PTX that a cache needs."""
+    """Return the GPUs that can use every cache, each with the newest versions of CUDA and PTX that a cache needs.
+
+    A cache may state a GPU with several versions of CUDA, which are alternatives: the oldest is used.
+    """
     if len(caches) == 1:
         return tuple(caches[0])
     needs = [{_hardware(target): target for target in sorted(cache, key=_versions, reverse=True)} for cache in caches]

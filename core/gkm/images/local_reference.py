@@ -25,7 +25,8 @@ _LOCAL = re.compile(
 class LocalReference(Reference):
     """A reference to an image in a layout or archive.
 
-    `registry` is the form (oci or docker-archive), `repository` the path.
+    `registry` is the form (oci or docker-archive), `repository` the path. Without tag and digest it names the only
+    image there.
     """
 
     @property

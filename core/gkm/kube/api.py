@@ -49,7 +49,10 @@ class ObjectEntry(Generic[T_co]):
 
 @dataclass(frozen=True, slots=True)
 class ListPage(Generic[T_co]):
-    """One page of a list; all pages of a list have the same `resource_version`."""
+    """One page of a list; all pages of a list have the same `resource_version`.
+
+    `unreadable` are the keys of objects that exist and cannot be decoded as the type of the resource.
+    """
 
     entries: tuple[ObjectEntry[T_co], ...]
     resource_version: str

@@ -101,7 +101,8 @@ class Controller:
     def is_quiet(self) -> bool:
         """Return whether no write of this process can still arrive, so that the next leader may write.
 
-        Call it after `join`.
+        Call it after `join`. A request that arrives late is refused for its old version. Override it where that is not
+        enough.
         """
         return True
 
@@ -143,7 +144,11 @@ class Controller:
         return True
 
     def attempt(self, act: Callable[[], T], backoff: Backoff, failure: str = "API server not available") -> T | None:
-        """Call `act` until it succeeds and return its result; return None if `stop` is called first."""
+        """Call `act` until it succeeds and return its result; return None if `stop` is called first.
+
+        `failure` is the event in the log: of an ApiError or Retry when its text changes, of another error each time.
+        The thread survives every error: no other code would start it again.
+        """
         failures, last, after = 0, "", 0.0
         while True:
             self._wake.clear()
@@ -168,7 +173,10 @@ class Controller:
         least: float = 0.0,
         failure: str = "API server not available",
     ) -> None:
-        """Call `act` again and again until `stop`; it returns the seconds until its next call."""
+        """Call `act` again and again until `stop`; it returns the seconds until its next call.
+
+        `wake` shortens them to `least`. Errors are retried as by `attempt`.
+        """
         while (pause := self.attempt(act, backoff, failure)) is not None:
             if self._stop.wait(min(least, pause)):
                 return

@@ -89,7 +89,12 @@ class ApiError(Exception):
 
 
 def from_body(status: int, body: bytes, retry_after: str | None = None) -> ApiError:
-    """Return the error for a response: from its metav1.Status, else from the first line of the body."""
+    """Return the error for a response: from its metav1.Status, else from the first line of the body.
+
+    `retry_after` is the header. Kubernetes sends whole seconds (RFC 9110, 10.2.3); a date, which a proxy may send, is
+    ignored, because the time of day can jump. The result is at most MAX_RETRY_AFTER_SECONDS, also for an error in a
+    watch.
+    """
     seconds = _bounded(float(retry_after) if retry_after and retry_after.isascii() and retry_after.isdigit() else 0.0)
     try:
         decoded = json.decode(body, type=_Status)

@@ -53,7 +53,10 @@ class Recorder:
     instance: str
 
     def event(self, regarding: Regarding, body: EventBody, occasion: str, moment: datetime) -> Mapping[str, Any]:
-        """Return the Event object; for cluster-wide objects it is in the namespace `default`, as the API requires."""
+        """Return the Event object; for cluster-wide objects it is in the namespace `default`, as the API requires.
+
+        Its name is a function of object, content and occasion, so that a second create of it conflicts.
+        """
         note = escape(body.note)
         content = (regarding.uid, body.action, body.reason, note, occasion)
         suffix = hashlib.sha256("\0".join(content).encode()).hexdigest()[:16]

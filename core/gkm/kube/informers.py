@@ -118,6 +118,8 @@ class Informers:
     ) -> Selection[T]:
         """Return a selection of the shared watch of a kind; the caller starts it.
 
+        `wants` decides alone, from an object alone: the selector only spares what the API server need not send.
+
         Raises:
             ValueError: another reader has it as another type.
         """

@@ -59,7 +59,10 @@ class ObservedLease:
 
 
 def can_acquire(observed: ObservedLease, identity: str, now: float, timing: LeaseTiming) -> bool:
-    """Return whether a candidate may take the lease: it holds it, no process holds it, or it has expired. Pure."""
+    """Return whether a candidate may take the lease: it holds it, no process holds it, or it has expired. Pure.
+
+    A longer duration in the Lease than in `timing` applies: its holder may run with another configuration.
+    """
     spec = observed.lease.spec
     if not spec.holder_identity or spec.holder_identity == identity:
         return True

@@ -12,6 +12,8 @@ T = TypeVar("T")
 def live_object(api: Api, resource: Resource[T], namespace: str, name: str) -> T | None:
     """Read an object from the API server; return None if it does not exist.
 
+    A list of one name, because a missing object is then no error, and a missing kind is 404.
+
     Raises:
         ApiError: the API server did not answer, or it has no such kind.
         Retry: the object exists and cannot be decoded.

@@ -98,7 +98,10 @@ class Reflector(Generic[T]):
             self._readers.append(on_change)
 
     def select(self, selector: ListSelector, listed: Event) -> None:
-        """List again with this selector and use it from then on; `listed` is set after that list."""
+        """List again with this selector and use it from then on; `listed` is set after that list.
+
+        Any thread may call it, before `start` or after it.
+        """
         with self._lock:
             self._selector = selector
             self._asked += 1

@@ -29,7 +29,11 @@ _NOT_FOUND = 404
 
 @dataclass(frozen=True, slots=True)
 class Resource(Generic[T]):
-    """A collection of the API and the Python type of its objects."""
+    """A collection of the API and the Python type of its objects.
+
+    Only the fields of `type` are decoded, so a client that needs fewer fields passes a smaller type:
+    `GKMCACHENODES.of(MyThinNode)`.
+    """
 
     api_version: str
     kind: str

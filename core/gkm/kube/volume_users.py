@@ -42,6 +42,8 @@ _PODS: Resource[_Pod] = Resource("v1", "Pod", "pods", namespaced=True, type=_Pod
 def pods_with_volumes(api: Api) -> Iterator[tuple[str, str]]:
     """Yield namespace and name of each running or starting pod with a volume of csi.gkm.io.
 
+    A pod that cannot be decoded may have one.
+
     Raises:
         ApiError: the pods cannot be listed.
     """

@@ -28,7 +28,12 @@ _LONGEST_WAIT_SECONDS = 3600.0
 
 
 class Retry(Exception):
-    """A handler raises this to be called again later; the queue logs the message without a traceback."""
+    """A handler raises this to be called again later; the queue logs the message without a traceback.
+
+    `retry_after` is the pause in seconds that a server requested, which the handler has bounded; 0 without one. The
+    queue does not retry earlier on its own, but `add` can call the handler earlier: it may have work that needs no
+    server.
+    """
 
     def __init__(self, message: str, retry_after: float = 0.0) -> None:
         super().__init__(message)
@@ -89,7 +94,11 @@ class WorkQueue(Generic[K]):
             return not self._due and not self._running
 
     def add(self, key: K, after: float = IMMEDIATELY) -> None:
-        """Schedule a key `after` seconds from now; an earlier schedule of the key stays."""
+        """Schedule a key `after` seconds from now; an earlier schedule of the key stays.
+
+        It does not run before the pause that the API server requested with its last refusal: a change of the object is
+        no reason to burden an overloaded server.
+        """
         with self._changed:
             due = max(time.monotonic() + after, self._not_before.get(key, 0.0))
             if key in self._running:

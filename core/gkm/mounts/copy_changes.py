@@ -24,7 +24,11 @@ BLOCK_BYTES: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class CopyResult:
-    """The number of copied files and their bytes, and the number of skipped files."""
+    """The number of copied files and their bytes, and the number of skipped files.
+
+    `skipped` counts files that are never copied: links, special files, and names that no image can hold, a single such
+    name would make the whole capture unusable.
+    """
 
     files: int
     bytes: int
@@ -33,6 +37,8 @@ class CopyResult:
 
 def copy_changes(view: MountedView, lowers: Sequence[int], destination: Path, max_bytes: int) -> CopyResult:
     """Copy the files of a volume that its `lowers` (directory descriptors) lack into the new directory `destination`.
+
+    Sizes are in whole blocks.
 
     Raises:
         LayerTooLarge: more files or bytes, or deeper directories, than the bounds.

@@ -17,7 +17,10 @@ _READY: Final = b"\0"
 
 
 def missing_feature() -> str:
-    """Return why pods in user namespaces cannot have volumes on this machine, "" if they can; leave no mount."""
+    """Return why pods in user namespaces cannot have volumes on this machine, "" if they can; leave no mount.
+
+    Call it while the process has one thread: it forks for some milliseconds.
+    """
     try:
         with _user_namespace() as namespace:
             return _problem(namespace)

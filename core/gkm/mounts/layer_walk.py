@@ -60,6 +60,9 @@ class LayerVisitor(Protocol):
 def walk(view: MountedView, lowers: Sequence[int], visitor: LayerVisitor, check: Callable[[int], None]) -> None:
     """Walk the files of a volume and compare them with the lower layers `lowers` (directory descriptors).
 
+    A lower file with the same mode, size and time is unchanged. `check` gets the number of entries so far and ends the
+    walk by its exception.
+
     Raises:
         LayerTooLarge: deeper directories than MAX_DEPTH.
         OSError: the top cannot be read.

@@ -64,6 +64,9 @@ class MountedView:
 def mount(lowers: Sequence[int], target: int, name: str, *, scratch: Path, size: int | None) -> None:
     """Mount `lowers` (descriptors, the topmost first) at `target` as a tmpfs with links, in one step.
 
+    It is read-only, or with `size` a private layer that holds as many bytes, in memory. It is built on the empty
+    directory `scratch`, which has no mount afterwards.
+
     Raises:
         Unlinkable: the cache has too many names at its top, or CONTENT.
         OSError: a system call failed; `target` has no new mount.

@@ -89,7 +89,11 @@ def parse(lines: Iterable[bytes]) -> Iterator[Mount]:
 
 
 def mark_of(mount: Mount) -> Mark | None:
-    """Return the mark of a mount that GKM made; None for other mounts and for bind mounts of parts of it."""
+    """Return the mark of a mount that GKM made; None for other mounts and for bind mounts of parts of it.
+
+    A bind mount of a part of ours shows the same device, but kubelet's bind mount for a subPath has another root:
+    kubelet unmounts it.
+    """
     return Mark.parse(mount.source) if mount.kind in _KINDS and mount.root == "/" else None
 
 

@@ -24,6 +24,8 @@ def open_directory(root: Path, relative: str) -> AbstractContextManager[int]:
 def open_beneath(root: Path, relative: str, flags: int, resolve: int = 0) -> Iterator[int]:
     """Yield a descriptor of `relative` below `root`; links are followed below it unless `resolve` forbids that.
 
+    `root` is configuration and may be a link; `relative` is not trusted.
+
     Raises:
         OSError: FileNotFoundError; EXDEV for a path that leads out of `root`.
     """

@@ -104,6 +104,8 @@ def _openat2(directory: int, path: str, flags: int, resolve: int) -> int:
 def enter_private_mounts() -> None:
     """Move this thread into a new mount namespace (unshare(2)), which exists until its last process ends.
 
+    Mounts that others make still appear in it; those that are made in it appear nowhere else.
+
     Raises:
         OSError: EPERM without CAP_SYS_ADMIN.
     """

@@ -66,6 +66,10 @@ class MountTarget:
     def unmount(self) -> int:
         """Unmount all mounts on the directory; return their number.
 
+        Mounts stack, so umount2 is repeated until no mount is left (EINVAL, measured; ENOENT without the directory). A
+        link in the place of the directory is never followed (UMOUNT_NOFOLLOW). MNT_DETACH is used only while a process
+        holds a file: the path is free at once, and the kernel ends the mount with its last user.
+
         Raises:
             OSError: a system call failed; EBUSY where more than `MAX_STACKED` mounts are stacked.
         """
@@ -77,6 +81,9 @@ class MountTarget:
 
     def remove(self) -> bool:
         """Remove the directory if it is empty; return whether it is gone.
+
+        Never recursive: that would delete a tree that is still mounted there (as csi-driver-host-path's RemoveAll does
+        after a failed unmount).
 
         Raises:
             OSError: it cannot be removed for another reason.

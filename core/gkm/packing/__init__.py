@@ -1,5 +1,6 @@
-"""The planner: which domains and nodes a run of GPU groups gets. Pure functions of values (docs/reference/calculus.md).
+"""The planner: it chooses the domains and nodes for the groups of GPUs of a run.
 
-May import the standard library, numpy, highspy (`program`), rfc8785 and the types of gkm.api and gkm.topology. Never
-reads a file or the network; a clock only to end a search, after which a plan says that it is not proven.
+Pure functions (docs/reference/calculus.md). May import the standard library, numpy, highspy (`program`), rfc8785 and
+the types of gkm.api and gkm.topology. Never reads a file or the network; a clock only to end a search, after which a
+plan says that it is not proven.
 """

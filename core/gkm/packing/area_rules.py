@@ -1,4 +1,4 @@
-"""The rules of a run for each area of a level (calculus.md, Rules for each area): what they ask of the capacity.
+"""Apply a run's rules for each area, such as a limit of groups for each rack (calculus.md, Rules for each area).
 
 A rule about racks needs racks that are known: a domain that is in no single known rack offers nothing to such a run.
 Where each area of a rule about nodes is one domain whose nodes are in the same scopes, the nodes with the most slots
@@ -20,25 +20,25 @@ if TYPE_CHECKING:
     from gkm.packing.inventory import Integers
 
 NodeKind = tuple[int, int]
-"""A domain and a kind of nodes, each by number."""
+"""A number of a domain and a number of a kind of nodes."""
 
 
 class Ruled(NamedTuple):
-    """What is left to plan where rules about nodes became slots: a capacity, and a request without these rules."""
+    """A capacity and a request in which rules about nodes are replaced by fewer slots."""
 
     capacity: Capacity
     request: Request
 
 
 def without_racks(offer: Capacity, request: Request) -> int:
-    """Return how many domains a run does not use since they are in no single known rack."""
+    """Return how many domains a run with a rule about racks cannot use, because their rack is not known."""
     if all(rule.level is not Level.RACK for rule in request.per_area):
         return 0
     return int((offer.inventory.areas(Level.RACK) < 0).sum())
 
 
 def rule_text(rule: AreaRule) -> str:
-    """Return a rule in words, after "with"."""
+    """Return a rule in words that follow "with"."""
     most = [(rule.max_groups, "group"), (rule.max_nodes, "node")]
     parts = [f"at most {count_of(count, what)}" for count, what in most if count is not None]
     if rule.multiple > 1:
@@ -47,7 +47,7 @@ def rule_text(rule: AreaRule) -> str:
 
 
 def by_area(offer: Capacity, rule: AreaRule) -> Mapping[int, list[int]]:
-    """Return the domains with slots of each area of a rule's level."""
+    """Return the domains with slots, grouped by area of the rule's level."""
     found: dict[int, list[int]] = defaultdict(list)
     areas = offer.inventory.areas(rule.level).tolist()
     for domain in np.flatnonzero(offer.domain_slots).tolist():
@@ -56,7 +56,7 @@ def by_area(offer: Capacity, rule: AreaRule) -> Mapping[int, list[int]]:
 
 
 def reserved(offer: Capacity, request: Request) -> Ruled:
-    """Return what is left where the rules about nodes that the slots alone can keep are kept by these."""
+    """Replace the rules about nodes that can be kept by leaving out slots; return the reduced capacity and request."""
     for rule in request.per_area:
         if rule.max_nodes is not None and _one_kind_each(offer, rule):
             offer = _with_largest(offer, by_area(offer, rule).values(), rule.max_nodes)
@@ -90,7 +90,7 @@ def _without_nodes(rules: Iterable[AreaRule], kept: AreaRule) -> Iterable[AreaRu
 
 
 def by_slots(offer: Capacity, alone: Collection[str] = ()) -> Capacity:
-    """Return a capacity whose nodes of one kind have equally many slots; nodes that are `alone` are a kind each."""
+    """Return a capacity whose nodes of one kind have equal numbers of slots; nodes in `alone` are a kind each."""
     names = [node.name if node.name in alone else "" for node in offer.inventory.nodes] if alone else None
     keys: dict[tuple[int, int, str], int] = {}
     kinds = np.full_like(offer.node_kinds, -1)
@@ -103,7 +103,7 @@ def by_slots(offer: Capacity, alone: Collection[str] = ()) -> Capacity:
 
 
 def nodes_of_kinds(offer: Capacity) -> dict[NodeKind, tuple[int, int]]:
-    """Return how many nodes with slots each domain has of each kind, and the slots of one; all of a kind are alike."""
+    """Return, for each domain and kind of nodes, the number of nodes with slots and the slots of one node."""
     found: dict[NodeKind, tuple[int, int]] = {}
     rows = zip(offer.inventory.domain_of.tolist(), offer.node_kinds.tolist(), offer.node_slots.tolist(), strict=True)
     for domain, kind, slots in rows:
@@ -114,7 +114,7 @@ def nodes_of_kinds(offer: Capacity) -> dict[NodeKind, tuple[int, int]]:
 
 
 def used_slots(offer: Capacity, counts: Mapping[NodeKind, int]) -> "Integers":
-    """Return the slots of each node where so many nodes of each kind are used, the first of each domain."""
+    """Return the slots of each node if only `counts` nodes of each domain and kind are used, the first ones."""
     left = dict(counts)
     slots = np.zeros_like(offer.node_slots)
     domains, kinds = offer.inventory.domain_of.tolist(), offer.node_kinds.tolist()

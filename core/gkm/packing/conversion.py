@@ -1,4 +1,4 @@
-"""Between kinds of the API and values of the planner: a Run to a request, a plan to a PlacementPlan and back. Pure.
+"""Convert between API objects and values of the planner: a Run to a request, a plan to a PlacementPlan and back.
 
 Names of nodes are folded in a PlacementPlan. A plan that another build wrote is read by the same rules.
 """
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 def demand(spec: RunSpec) -> NodeDemand:
-    """Return which nodes a run may use.
+    """Return which nodes the run may use, from its spec.
 
     Raises:
         ValueError: two of its scopes share a name, or a request is no quantity.
@@ -52,10 +52,10 @@ def demand(spec: RunSpec) -> NodeDemand:
 
 
 def request(run: RunSpec | plans.PlanRequest, policy: str) -> Request:
-    """Return the sizes of a run, as its author or its plan has them.
+    """Return the request for the planner: the sizes in the spec of a Run or of its plan.
 
     Raises:
-        ValueError: its sizes do not divide, in one sentence.
+        ValueError: the sizes do not divide; the message is one sentence.
     """
     malleable, within = run.malleability, run.within
     rules = _area_rules(run.per_area, run.apart if isinstance(run, RunSpec) else None)
@@ -93,7 +93,7 @@ def _area_rules(rules: Iterable[RunAreaRule], apart: str | None) -> tuple[AreaRu
 
 
 def pod_of(spec: RunSpec) -> PodDemand:
-    """Return one pod of a run.
+    """Return the GPUs and requests of one pod of the run.
 
     Raises:
         ValueError: a quantity is invalid.
@@ -111,11 +111,11 @@ def _selector(selector: RunSelector) -> Selector:
 
 
 class PlanUnreadable(ValueError):
-    """A PlacementPlan says what no plan of ours does; the message says which group."""
+    """A PlacementPlan is invalid, so the planner did not write it; the message names the group."""
 
 
 def plan_spec(plan: Plan, flavor: str, fragmentation: plans.PlanFragmentation | None = None) -> plans.PlanSpec:
-    """Return a plan as a spec; what only a cluster knows (run, number, when it expires) is left out.
+    """Return a plan as the spec of a PlacementPlan, without run, number and expiry, which only a cluster knows.
 
     Raises:
         ValueError: Kubernetes does not allow the name of a node.
@@ -153,7 +153,7 @@ def _together(rule: AreaRule) -> int | None:
 
 
 def plan_fragmentation(found: "Fragmentation") -> plans.PlanFragmentation:
-    """Return a fragmentation as it stands in a plan: in all, and by level."""
+    """Return the fragmentation after a plan in the form of the PlacementPlan: totals, and figures by level."""
     levels = {"region": found.regions, "cluster": found.clusters, "block": found.blocks, "domain": found.domains}
     return plans.PlanFragmentation(
         found.expected_unusable_gpus,
@@ -171,10 +171,10 @@ def _level(name: str, rows: Sequence["Row"]) -> plans.PlanLevel:
 
 
 def request_of(spec: plans.PlanSpec) -> Request:
-    """Return what was planned.
+    """Return the request that a PlacementPlan was made for.
 
     Raises:
-        PlanUnreadable: its sizes do not divide.
+        PlanUnreadable: the sizes do not divide.
     """
     try:
         return request(spec.request, spec.policy)
@@ -183,7 +183,7 @@ def request_of(spec: plans.PlanSpec) -> Request:
 
 
 def groups_of(spec: plans.PlanSpec) -> tuple[Group, ...]:
-    """Return the groups of a plan, in the order of their index.
+    """Return the groups of a PlacementPlan, sorted by index.
 
     Raises:
         PlanUnreadable: `plan_spec` writes no such names, distances or numbers, or a plan of that size has fewer.
@@ -207,7 +207,7 @@ def groups_of(spec: plans.PlanSpec) -> tuple[Group, ...]:
 
 
 def gpus_by_node(spec: plans.PlanSpec) -> Counter[str]:
-    """Return the GPUs that a plan takes of each node, spares included.
+    """Return the GPUs that a plan uses on each node, spares included.
 
     Raises:
         PlanUnreadable: names are invalid.

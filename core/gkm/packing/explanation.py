@@ -1,4 +1,4 @@
-"""Why a plan is as it is, in sentences with the numbers that they rest on, and what another policy would give."""
+"""Explain a plan in sentences with numbers, and compare it with the plans under other policies."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from gkm.packing.values import Fix, Metrics, Plan, Policy, Refusal, Request, Too
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """The result of a policy, or a sentence that says why it has no result. `chosen` is the policy of the run."""
+    """The plan under one policy, or a sentence that says why it has none. `chosen` marks the policy of the run."""
 
     policy: Policy
     metrics: Metrics | None
@@ -36,7 +36,7 @@ class Explanation:
 
 
 def explain(inventory: Inventory, answer: Plan | Refusal, request: Request | None = None) -> Explanation:
-    """Return why a run was planned so on this inventory, or refused.
+    """Return why a run was planned like this on an inventory, or why it was refused.
 
     A plan knows its request. For a refusal, pass the request to search for fixes; otherwise its present fixes are used.
     """

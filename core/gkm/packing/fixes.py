@@ -1,4 +1,4 @@
-"""The smallest changes that would make a run fit, each of them planned before it is reported (calculus.md).
+"""Find the smallest changes that would make a refused run fit; each is planned before it is reported (calculus.md).
 
 The smallest change of each kind is an objective of one program (`Pools`).
 """
@@ -23,17 +23,17 @@ from gkm.packing.values import MAX_GPUS, Ceiling, Fix, FixKind, Plan, Request, T
 
 SECONDS = 2.0
 MAX_PARTS = 200
-"""Areas that are tried one after another for a run that stays within one."""
+"""Limit of areas that are tried for a run that must stay in one area."""
 _NODES = 2_000
 MAX_FIXES = 8
 MAX_NAMED, MAX_NAME = 6, 63
-"""Nodes that a sentence names, of which `changes` has all, and characters of a name in a sentence."""
+"""Limit of node names in a sentence (`changes` has all), and of characters of a name."""
 MAX_WORK = 120_000
-"""Groups and spares of all plans together, some 60,000 a second: counted, so that every machine reports the same."""
+"""Limit of groups and spares over all plans, as a measure of work that is equal on every machine."""
 
 
 class Changes(NamedTuple):
-    """Changes that would make a run fit; and a sentence for each reason why other changes are not among them."""
+    """The changes that would make a run fit, and sentences that say why other kinds of changes are missing."""
 
     fixes: tuple[Fix, ...]
     notes: tuple[str, ...]
@@ -56,7 +56,7 @@ class _Least(NamedTuple):
 
 
 class RefusalSearch:
-    """A run that does not fit, what makes it fit in its smallest size, and the time left for all searches together.
+    """A refused run, a version of it in its smallest size, and the time left for all searches.
 
     Methods that yield proposals look for the smallest change of one kind.
     """
@@ -67,7 +67,7 @@ class RefusalSearch:
         self.until = monotonic() + SECONDS
 
     def fits(self, request: Request) -> bool:
-        """Return whether a run of the same pods and scopes fits."""
+        """Return whether a run with the same pods and scopes fits."""
         return self._least(request, Sizes.of(request), lambda _: [{}]) is not None
 
     def _proposal(
@@ -76,13 +76,13 @@ class RefusalSearch:
         return _Proposal(request, self.inventory, Fix(kind, sentence, changes, least))
 
     def spread(self) -> Iterator[_Proposal]:
-        """Yield the run in several domains."""
+        """Yield the run with permission to use several domains."""
         if not self.request.may_spread and self.fits(replace(self.smallest, may_spread=True)):
             wider = replace(self.request, may_spread=True)
             yield self._proposal(wider, FixKind.SPREAD, "let the run spread over several domains", {"spread": 1})
 
     def wider_area(self) -> Iterator[_Proposal]:
-        """Yield the run within the closest wider area that holds it."""
+        """Yield the run in the closest wider area in which it fits."""
         if self.request.within is None or not self.request.may_spread:
             return
         levels = [*Within]
@@ -95,20 +95,20 @@ class RefusalSearch:
                 return
 
     def unruled(self) -> Iterator[_Proposal]:
-        """Yield the run without the rule for the areas of each level."""
+        """Yield the run without its rule for areas, once for each level with a rule."""
         for rule in self.request.per_area:
             rest = tuple(other for other in self.request.per_area if other is not rule)
             sentence = f"do not ask for {rule_text(rule)}"
             yield self._proposal(replace(self.request, per_area=rest), FixKind.UNRULED, sentence, {rule.level.value: 0})
 
     def unbalanced(self) -> Iterator[_Proposal]:
-        """Yield the run with any number of groups in each domain."""
+        """Yield the run without equal numbers of groups in its domains."""
         if self.request.balanced and self.fits(self.smallest):
             sentence = "let domains have different numbers of groups"
             yield self._proposal(replace(self.request, balanced=False), FixKind.UNBALANCED, sentence, {"balanced": 0})
 
     def smaller_pods(self) -> Iterator[_Proposal]:
-        """Yield the run in the largest smaller pods that divide its own, where no node is as large as one pod."""
+        """Yield the run with smaller pods, if each node is smaller than a pod."""
         pod = self.request.pod_gpus
         if max((node.total for node in self.inventory.nodes), default=0) >= pod:
             return
@@ -121,14 +121,14 @@ class RefusalSearch:
                 return
 
     def fewer_spares(self) -> Iterator[_Proposal]:
-        """Yield the run with the most spares that are fewer than its own."""
+        """Yield the run with fewer spares, as many as fit."""
         spares = self._most_spares(self.smallest)
         if spares is not None:
             fewer, sentence = replace(self.request, spares=spares), f"ask for {_spares(spares, self.request)}"
             yield self._proposal(fewer, FixKind.FEWER_SPARES, sentence, {"spares": spares})
 
     def spread_and_fewer_spares(self) -> Iterator[_Proposal]:
-        """Yield the run with both changed, where each alone is not enough."""
+        """Yield the run in several domains with fewer spares, if one change alone is not enough."""
         wider = replace(self.smallest, may_spread=True)
         if self.request.may_spread or not self.request.spares or self.fits(wider):
             return
@@ -139,7 +139,7 @@ class RefusalSearch:
             yield self._proposal(changed, FixKind.SPREAD_AND_FEWER_SPARES, sentence, changes)
 
     def smaller(self) -> Iterator[_Proposal]:
-        """Yield the largest run of whole groups that fits, and the one with the largest short last group besides."""
+        """Yield the largest smaller run that fits: in whole groups, and with a larger short last group."""
         if self.request.per_area:
             yield from self._smaller_in_layers()
             return
@@ -172,7 +172,7 @@ class RefusalSearch:
             yield self._proposal(smaller, FixKind.SMALLER, sentence, {"gpus": gpus})
 
     def raised_ceilings(self) -> Iterator[_Proposal]:
-        """Yield the run with the least ceiling of each scope that alone is enough."""
+        """Yield the run with a higher ceiling for one scope, as low as possible, for each scope that suffices alone."""
         ceilings = self.request.ceilings
         for number, ceiling in enumerate(ceilings):
             found = self._least_ceiling(number)
@@ -185,7 +185,7 @@ class RefusalSearch:
                 yield self._proposal(changed, FixKind.RAISE_CEILING, sentence, changes, least=found.proven)
 
     def freed_nodes(self) -> Iterator[_Proposal]:
-        """Yield the run on the nodes with the fewest of them freed: all GPUs of a node are free then."""
+        """Yield the run after some nodes are freed of other pods, as few nodes as possible."""
         gains = self._gains()
         found = self._least(self.smallest, Sizes.of(self.smallest), lambda model: [model.freed], gains=gains)
         if found is None or not found.nodes:
@@ -313,7 +313,7 @@ _FINDERS: Mapping[str, Callable[[RefusalSearch], Iterator[_Proposal]]] = {
 
 
 def changes(inventory: Inventory, request: Request) -> Changes:
-    """Return changes that would make a run fit, at most eight, each of them enough alone and the smallest of its kind.
+    """Return at most eight changes that would make a run fit; each suffices alone and is the smallest of its kind.
 
     The run must not fit in any of its sizes; a malleable run is made to fit in its smallest one. A kind of change that
     cannot make the run fit is left out; a change that takes too long to search or to plan is left out and noted. The

@@ -1,7 +1,7 @@
-"""Fragmentation: expected unusable GPUs for a mix of groups, now or after a plan. Pure.
+"""Compute fragmentation: the free GPUs that an expected mix of groups cannot use, now or after a plan. Pure.
 
-FGD ("Beware of Fragmentation", USENIX ATC 2023) measures the GPUs of a node; here it is the slots of a domain, because
-a group is in one (docs/reference/calculus.md, Fragmentation).
+FGD ("Beware of Fragmentation", USENIX ATC 2023) measures the GPUs of a node. GKM measures the slots of a domain,
+because a group lies in one domain (docs/reference/calculus.md, Fragmentation).
 """
 
 from collections.abc import Sequence
@@ -19,9 +19,10 @@ _SCALE = 10**DECIMALS
 
 
 class Row(NamedTuple):
-    """A region, cluster, block or domain: `place` are the names down to it, as many as its level has.
+    """The figures of one region, cluster, block or domain, in GPUs.
 
-    All in GPUs. `largest_group` is the largest group of its best domain.
+    `place` are its names from the widest level down. All in GPUs. `largest_group` is the largest group of its best
+    domain.
     """
 
     place: tuple[str, ...]
@@ -62,12 +63,12 @@ class _Sums(NamedTuple):
 
 
 def fragmentation(inventory: Inventory, mix: Sequence[MixGroup], plan: Plan | None = None) -> Fragmentation:
-    """Return the fragmentation of an inventory; with a plan, that which it leaves behind, spares taken as well.
+    """Return the fragmentation of an inventory; with a `plan`, after its groups and spares have taken their GPUs.
 
     A mix has one kind of groups at least. An inventory without nodes has no rows.
 
     Raises:
-        InvalidInventoryError: the plan takes what the inventory does not have: it was made for another one.
+        InvalidInventoryError: the plan uses GPUs that the inventory lacks, so it was made for another inventory.
     """
     left = inventory if plan is None else inventory.taking(share for group in plan.groups for share in group.shares)
     if not left.nodes:

@@ -9,7 +9,7 @@ from gkm.packing.values import Group, Request
 
 
 def plan_hash(request: Request, groups: Sequence[Group], inventory_version: str) -> str:
-    """Return the hash in hex.
+    """Return the hash of a plan in hexadecimal.
 
     Raises:
         UnicodeEncodeError: a name holds half a surrogate pair, which no JSON can say.
@@ -18,7 +18,7 @@ def plan_hash(request: Request, groups: Sequence[Group], inventory_version: str)
 
 
 def document(request: Request, groups: Sequence[Group], inventory_version: str) -> dict[str, object]:
-    """Return the hashed document: lists, objects with ASCII keys, strings and integers; booleans; null for "none".
+    """Return the JSON document that is hashed.
 
     `request` holds the fields of Request by their names; `within`, `balanced` and `per_area` only where they are set,
     so that other requests have the hash of earlier versions. A group is its index, GPUs, place (region, cluster, block,
@@ -43,9 +43,9 @@ def document(request: Request, groups: Sequence[Group], inventory_version: str) 
 
 
 def canonical(value: object) -> bytes:
-    """Return canonical JSON of a value without floats, whose keys are ASCII and whose integers are below 2^53.
+    """Return a value as canonical JSON. It must have no floats, only ASCII keys and integers below 2^53.
 
-    Of such values the standard library writes what RFC 8785 asks for, six times faster than a library for all values;
-    a test holds the two against each other.
+    Of such values the standard library writes what RFC 8785 asks for, six times faster than a library for all values; a
+    test holds the two against each other.
     """
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, check_circular=False).encode()

@@ -1,4 +1,4 @@
-"""The nodes that a run may use, in order and as arrays: made once, planned with many times."""
+"""The nodes that a run may use, sorted and as arrays: built once and used for many plans."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,11 +13,11 @@ Integers = NDArray[np.int64]
 
 MAX_NODES = 2_000_000
 MAX_NODE_GPUS = 1 << 16
-"""A node has 4 to 72 GPUs today; what claims more is a mistake, and would not fit the sums."""
+"""Limit of GPUs of a node: nodes have 4 to 72 today; a larger number is a mistake, and could overflow sums."""
 
 
 class InvalidInventoryError(ValueError):
-    """The nodes cannot be planned with: which one, and why."""
+    """The list of nodes is invalid; the message names the node and the reason."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,7 +45,7 @@ class Inventory:
 
     @classmethod
     def from_nodes(cls, nodes: Iterable[Node]) -> "Inventory":
-        """Return the inventory of some nodes: the order of the nodes does not matter.
+        """Return the inventory of some nodes, in any order.
 
         Raises:
             InvalidInventoryError: two nodes have one name, a number of GPUs is impossible, or there are too many nodes.
@@ -71,7 +71,7 @@ class Inventory:
         )
 
     def taking(self, shares: Iterable[Share]) -> "Inventory":
-        """Return what is left when these GPUs are taken: the same nodes with fewer free, far cheaper than anew.
+        """Return the inventory after these GPUs are taken; faster than building it again.
 
         Raises:
             InvalidInventoryError: a node is not here, or has fewer GPUs free than are taken.
@@ -89,7 +89,7 @@ class Inventory:
         return replace(self, nodes=tuple(nodes), free=free)
 
     def areas(self, level: str) -> Integers:
-        """Return the number of each domain's block, cluster or region, of the domain or of its rack: -1 without one."""
+        """Return the area number of each domain at a level, -1 if it has no area there."""
         if level == "domain":
             return np.arange(len(self.places))
         if level == "rack":
@@ -105,7 +105,7 @@ class Inventory:
         return np.array(found, dtype=np.int64)
 
     def in_domain(self, domain: int) -> range:
-        """Return the indices of a domain's nodes."""
+        """Return the indices of the nodes in a domain."""
         return range(int(self.starts[domain]), int(self.starts[domain + 1]))
 
 

@@ -20,9 +20,9 @@ from gkm.packing.program import Program, Sum, total
 from gkm.packing.values import ORDERS, CostPart, Level, Policy, Request
 
 Key = tuple[int, int]
-"""A domain and a scope, or a domain and a kind of nodes, each by number."""
+"""A domain with a scope or with a kind of nodes, by number."""
 Flow = tuple[int, int, int]
-"""A domain, a kind of nodes and a scope, each by number."""
+"""A domain, a kind of nodes and a scope, by number."""
 
 
 class RunProgram(ABC):
@@ -37,13 +37,14 @@ class RunProgram(ABC):
         self.taken = [Sum() for _ in kinds]
 
     def variable(self, most: int) -> Sum:
-        """Add a column from 0."""
+        """Add an integer column from 0 to `most`."""
         return self.program.variable(most)
 
     def transport(self, slots: Mapping[int, int], needs: Mapping[int, Sum], freed: Mapping[int, Sum]) -> dict[Key, Sum]:
-        """Give scopes the slots that they need in a domain, of kinds that they include; return them by kind and scope.
+        """Let scopes take slots in a domain from the kinds of nodes that they include.
 
-        No kind gives more than its slots and those that are `freed`. Scopes that share no kind need no columns.
+        Return the columns by kind and scope. No kind gives more than its slots and those that are `freed`. Scopes that
+        share no kind need no columns.
         """
         takers = [(kind, scope) for kind in slots for scope in sorted(self.kinds[kind]) if scope in needs]
         apart = all(count == 1 for side in zip(*takers, strict=True) for count in Counter(side).values())
@@ -58,7 +59,7 @@ class RunProgram(ABC):
         return flows
 
     def assign_spares(self, spares: Iterable[tuple[int, Sum]], slots: Mapping[int, int | Sum], most: int) -> None:
-        """Give the spares of each scope slots of its kinds, in any domain, beside all pods.
+        """Give the spares of each scope slots in any domain, in addition to the pods.
 
         `slots` are the slots of each kind: a number, or a sum where they depend on the areas that are used.
         """
@@ -76,14 +77,14 @@ class RunProgram(ABC):
                 self.program.at_most(pods, limit)
 
     def limit(self, ceilings: Iterable[int | None]) -> None:
-        """Limit each scope to its ceiling in pods, None if it gives any number; missing spares take no slots."""
+        """Limit each scope to its ceiling in pods (None: no limit); missing spares need no slots."""
         for scope, most in enumerate(ceilings):
             if most is not None:
                 self.program.row(self.pods_of(scope), most=most)
 
     @abstractmethod
     def pods_of(self, scope: int) -> Sum:
-        """Return the pods and spares of a scope."""
+        """Return the sum of pods and spares of a scope."""
 
 
 class PlacementModel(RunProgram):
@@ -146,7 +147,7 @@ class PlacementModel(RunProgram):
             self.assign_spares(self._overflow_spares(), offers, int(capacity.slots.sum()))
 
     def cost(self, part: CostPart) -> Sum:
-        """Return a part of the cost; for stranded GPUs, the free GPUs in used domains before the run."""
+        """Return one part of the cost as a sum; for stranded GPUs, the free GPUs of used domains before the run."""
         if part is CostPart.SPARES_ELSEWHERE:
             return total(self.leaving.values())
         if part is CostPart.STRANDED:
@@ -155,11 +156,14 @@ class PlacementModel(RunProgram):
         return total(self.used[part].values())
 
     def costs(self, policy: Policy) -> list[Sum]:
-        """Return the objectives of a policy, in order."""
+        """Return the parts of the cost in the order of a policy."""
         return [self.cost(part) for part in ORDERS[policy]]
 
     def groups(self, scope: int | None = None, domain: int | None = None) -> Sum:
-        """Return the number of groups of a scope, of a domain or of all, the short one included."""
+        """Return the number of groups as a sum, of one scope or all, in one domain or all.
+
+        The short group is included.
+        """
         return total(
             groups
             for columns in (self.whole, self.short)
@@ -168,7 +172,7 @@ class PlacementModel(RunProgram):
         )
 
     def pods_of(self, scope: int) -> Sum:
-        """Return the pods of a scope, spares of its groups included that do not lack."""
+        """Return the pods of a scope as a sum, including spares that have a slot."""
         short = total(group for (_, of), group in self.short.items() if of == scope)
         pods = self.groups(scope) * self.request.unit_pods - short * self.request.missing_pods
         return pods - self.lacking.get(scope, {})

@@ -1,8 +1,9 @@
-"""The groups of each domain: by the tables of `domains` where they apply, else by the integer program (`model`).
+"""Choose how many groups each domain takes.
 
-Spares lie elsewhere than with their groups only where the run does not fit otherwise. A run within one area is placed
-in each area alone. A balanced run is placed with each share of groups that divides it, and a run that may not spread
-with a share of all groups. The best of these is the placement.
+With the tables of `domains` if possible, else an integer program (`model`). Spares lie elsewhere than with their groups
+only where the run does not fit otherwise. A run within one area is placed in each area alone. A balanced run is placed
+with each share of groups that divides it, and a run that may not spread with a share of all groups. The best of these
+is the placement.
 
 After the costs of the policy the program prefers earlier keys. Domains that are alike (same block, same slots for each
 kind of nodes, same free GPUs) are then renumbered, so that the first of them are used, with the most groups; where
@@ -29,7 +30,7 @@ _Kind = tuple[int, tuple[int, ...], int]
 
 
 class Placement(NamedTuple):
-    """The groups that domains take, in order of their keys; `capacity` is all that the run may use, or one area.
+    """The groups that each domain takes, sorted by domain; `capacity` is the capacity for the run, or of one area.
 
     No placement has less than `bound` of what the policy compares first after spares: domains, blocks, or GPUs that are
     free in the domains that are used. `cost` is in the order of the policy, spares elsewhere first.
@@ -42,16 +43,16 @@ class Placement(NamedTuple):
 
     @property
     def domains(self) -> list[int]:
-        """Return the domains that are used."""
+        """Return the numbers of the used domains."""
         return [item.domain for item in self.chosen]
 
     def better(self, other: "Placement | None") -> "Placement":
-        """Return the other one, or this one if it costs less, or as much in earlier domains."""
+        """Return the better placement of two: the lower cost, then the earlier domains."""
         return self if other is None or (self.cost, self.domains) < (other.cost, other.domains) else other
 
 
 def best_placement(capacity: Capacity, request: Request, deadline: float | None = None) -> Placement | None:
-    """Return the best placement of a run; None if it does not fit. Its programs end before a deadline, all together.
+    """Return the best placement of a run; None if it does not fit. `deadline` is for all integer programs together.
 
     Raises:
         TooLargeError: the tables and the model find no placement within their limits.
@@ -71,7 +72,7 @@ def best_placement(capacity: Capacity, request: Request, deadline: float | None 
 
 
 def fits(capacity: Capacity, request: Request, deadline: float | None = None) -> bool:
-    """Return whether a run fits in the size that it asks for. Its programs end before a deadline, all together.
+    """Return whether a run fits at its requested size. `deadline` is for all integer programs together.
 
     Raises:
         TooLargeError: scopes overlap or cut through domains, or areas have rules, and the model finds no answer within
@@ -91,7 +92,10 @@ def fits(capacity: Capacity, request: Request, deadline: float | None = None) ->
 
 
 def figure(capacity: Capacity, policy: Policy, domains: Sequence[int]) -> int:
-    """Return what a policy compares first after spares: domains, blocks, or GPUs free in the domains."""
+    """Return the figure that a policy compares first after spares.
+
+    Used domains, blocks, or free GPUs in used domains.
+    """
     if policy is Policy.FEWEST_BLOCKS:
         return len(np.unique(capacity.inventory.blocks[list(domains)]))
     return int(capacity.free[list(domains)].sum()) if policy is Policy.LEAST_WASTE else len(domains)

@@ -1,4 +1,7 @@
-"""One run: the best plan under its policy, or why it does not fit. Pure, and the same for any order of nodes."""
+"""Plan one run: return the best plan under its policy, or why it does not fit.
+
+Pure; the order of nodes has no effect.
+"""
 
 import gc
 from bisect import bisect_left
@@ -35,7 +38,7 @@ from gkm.packing.values import (
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Keep the collector away; it comes back as it was, also after an error.
+    """Disable Python's garbage collection during the block and restore its state afterwards.
 
     Of 25,000 nodes in memory one full collection takes 40 ms, more than most plans (bench/packing_times.py). Planning
     makes values and no cycles. Where two threads plan at once, the first that ends lets it come back: no harm.
@@ -51,7 +54,7 @@ def uncollected() -> Iterator[None]:
 
 
 def plan(nodes: Iterable[Node] | Inventory, request: Request, inventory_version: str) -> Plan | Refusal:
-    """Return the best plan under the request's policy, of the largest size that fits; else why it does not fit.
+    """Return the best plan for the request, in the largest size that fits; a refusal if no size fits.
 
     An Inventory saves its making where many runs are planned with the same nodes.
 
@@ -93,7 +96,7 @@ def _planned(offer: Capacity, request: Request, sized: Request, inventory_versio
 
 
 def metrics(offer: Capacity, request: Request, groups: Sequence[Group], bound: int | None) -> Metrics:
-    """Return what a plan costs; `request` is of the size that was planned.
+    """Return the costs of a plan; `request` has the size that was planned.
 
     `bound` is the bound of a placement for it, None if no other plan is known.
     """
@@ -123,7 +126,7 @@ def _largest_size(offer: Capacity, request: Request, deadline: float) -> Request
 
 
 def largest_groups(offer: Capacity, request: Request) -> int:
-    """Return how many whole groups of a run fit, in whole layers."""
+    """Return how many whole groups of a run fit."""
     deadline, unit = monotonic() + SECONDS, request.unit_gpus
     most = min(request.groups * request.group_gpus, int(offer.domain_slots.sum()) * request.pod_gpus) // unit
     found = largest_fitting(request, range(most * unit, 0, -unit), lambda sized: fits(offer, sized, deadline))
@@ -131,7 +134,7 @@ def largest_groups(offer: Capacity, request: Request) -> int:
 
 
 def largest_fitting(request: Request, sizes: range, fits: Callable[[Request], bool]) -> Request | None:
-    """Return the run in the first of some falling sizes in which it fits.
+    """Return the request with the first of the falling `sizes` at which it fits; None if it fits at none of them.
 
     A smaller run fits where a larger does, unless it is balanced: then one size after another is tried.
     """
@@ -143,14 +146,14 @@ def largest_fitting(request: Request, sizes: range, fits: Callable[[Request], bo
 
 
 def first_that(numbers: range, holds: Callable[[int], bool]) -> int | None:
-    """Return the first number for which something holds that then holds for all that follow."""
+    """Return the first number for which `holds` is true; it must then be true for all later numbers (binary search)."""
     if not numbers or not holds(numbers[-1]):
         return None
     return numbers[bisect_left(numbers, 1, hi=len(numbers) - 1, key=holds)]
 
 
 def binding(offer: Capacity, request: Request, largest: int) -> tuple[Level, str]:
-    """Return the first level that keeps a run from fitting, and why. The run must not fit.
+    """Return the first level that prevents a run from fitting, and the reason. The run must not fit.
 
     Levels are looked at from the inventory down: are there nodes, do scopes withhold them, or rules for areas, is a
     node large enough for a pod, a domain for a group (for the whole run if it may not spread), an area for the run

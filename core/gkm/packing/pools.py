@@ -1,4 +1,4 @@
-"""The integer program that says whether a run fits at all, by counts (calculus.md, When it does not fit).
+"""The integer program that finds whether a run fits at all, by counting (calculus.md, When it does not fit).
 
 It is small for any number of domains. Domains whose nodes are in the same scopes are one pool: it holds so many groups
 in all, and its slots hold pods and spares in sum. Only a domain in which scopes overlap without being equal has columns
@@ -16,14 +16,14 @@ from gkm.packing.program import Sum, total
 from gkm.packing.values import Request, TooLargeError
 
 MAX_COLUMNS = 100_000
-"""Columns that a program has at most: about a second."""
+"""Limit of columns of the program: about a second of solving."""
 
 Gains = dict[Key, list[tuple[int, int]]]
-"""Nodes that may be freed: what each adds in slots, the largest first, and its number in the inventory."""
+"""For nodes that may be freed: the slots that each adds, the largest first, and its number."""
 
 
 class Sizes(NamedTuple):
-    """Whole groups, and the pods of a short last group, each from and to; and the pods of the run at most."""
+    """Lower and upper bounds of whole groups and of the pods of a short last group, and the limit of all pods."""
 
     whole: tuple[int, int]
     short: tuple[int, int]
@@ -31,20 +31,20 @@ class Sizes(NamedTuple):
 
     @classmethod
     def of(cls, request: Request) -> "Sizes":
-        """Return the one size that a request asks for."""
+        """Return the bounds for exactly the size of a request."""
         short = request.last_pods % request.group_pods
         whole = request.groups - bool(short)
         return cls((whole, whole), (short, short), request.gpus // request.pod_gpus)
 
     @classmethod
     def below(cls, request: Request) -> "Sizes":
-        """Return all sizes below the size of a request."""
+        """Return the bounds for all sizes below that of a request."""
         pods = request.gpus // request.pod_gpus - 1
         return cls((0, pods // request.group_pods), (0, min(pods, request.group_pods - 1)), pods)
 
 
 class FreeingOption(NamedTuple):
-    """Freeing so many nodes in each of some domains of one pool: how many do it is the value of the column."""
+    """Free a number of nodes in each of some domains; the column counts the domains that do it."""
 
     column: Sum
     nodes: int
@@ -99,12 +99,12 @@ class Pools(RunProgram):
         self.limit(ceilings)
 
     def pods_of(self, scope: int) -> Sum:
-        """Return the pods and spares of a scope."""
+        """Return the sum of pods and spares of a scope."""
         spares = (self.whole[scope] + self.short[scope]) * self.request.spares
         return self.whole[scope] * self.request.group_pods + self.pods[scope] + spares
 
     def variable(self, most: int) -> Sum:
-        """Add a column from 0, if there are not too many."""
+        """Add a column from 0 to `most`; raise TooLargeError if there are too many."""
         self._columns += 1
         if self._columns > MAX_COLUMNS:
             raise TooLargeError(

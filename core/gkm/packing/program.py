@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     import highspy
 
 Terms = Mapping[int, int]
-"""Weights by column."""
+"""Integer weights by column."""
 Row = tuple[Terms, float, float]
-"""A sum and its bounds."""
+"""A weighted sum and its lower and upper bound."""
 
 Integers = NDArray[np.int64]
 
 SECONDS = 10.0
-"""The limit of all programs of one plan together: the last resort on a slow machine."""
+"""Limit of seconds of all programs for one plan."""
 _SMALLER = "ask for larger groups, a smaller run or fewer scopes with ceilings"
 _FAR = 1 << 40
-"""No objective is as far from 0."""
+"""A bound that no objective reaches."""
 _TOLERANCE = 1e-4
-"""How far a bound of HiGHS may be above the whole number that it stands for."""
+"""Tolerance for reading HiGHS's bounds as whole numbers."""
 _OPTIONS: Mapping[str, bool | int | float] = {
     "output_flag": False,
     "threads": 1,
@@ -46,22 +46,22 @@ _OPTIONS: Mapping[str, bool | int | float] = {
 
 @dataclass(frozen=True, slots=True)
 class SearchLimits:
-    """When the search for all objectives ends, as a time of the monotonic clock, and how many nodes each may take."""
+    """When a search must end (monotonic clock), and how many search nodes each objective may use."""
 
     deadline: float
     nodes: int = 20_000
 
     @classmethod
     def within(cls, seconds: float, nodes: int = 20_000) -> "SearchLimits":
-        """Return limits that end some seconds from now."""
+        """Return limits that end `seconds` from now."""
         return cls(monotonic() + seconds, nodes)
 
     @classmethod
     def before(cls, deadline: float) -> "SearchLimits":
-        """Return the limits of a program that ends before a time of the monotonic clock.
+        """Return limits for a program that must end before a time of the monotonic clock.
 
         Raises:
-            TooLargeError: it has passed.
+            TooLargeError: the time has passed.
         """
         if deadline <= monotonic():
             raise TooLargeError(f"its integer programs were not solved within {SECONDS:.0f} seconds; {_SMALLER}")
@@ -70,7 +70,7 @@ class SearchLimits:
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """The value of each column, what each objective reached, and its proven lower bound."""
+    """The value of each column, and for each objective its value and proven lower bound."""
 
     values: tuple[int, ...]
     reached: tuple[int, ...]
@@ -78,19 +78,19 @@ class Solution:
 
     @property
     def proven(self) -> bool:
-        """Return whether no solution is better."""
+        """Return whether all objectives have their proven optimum."""
         return self.reached == self.bounds
 
     def of(self, terms: Terms) -> int:
-        """Return the value of some weighted columns."""
+        """Return the value of a weighted sum in this solution."""
         return sum(weight * self.values[column] for column, weight in terms.items())
 
 
 class Sum(dict[int, int]):
-    """A weighted sum of columns: the weight of each, never 0. Sums add, subtract and have whole multiples."""
+    """A weighted sum of columns. Sums can be added, subtracted and multiplied by integers."""
 
     def add(self, other: Terms, factor: int = 1) -> None:
-        """Add a multiple of another sum to this one."""
+        """Add `factor` times another sum to this sum."""
         for column, weight in other.items():
             self[column] = changed = self.get(column, 0) + factor * weight
             if not changed:
@@ -113,7 +113,7 @@ class Sum(dict[int, int]):
 
 
 def total(sums: Iterable[Terms]) -> Sum:
-    """Return the sum of some sums."""
+    """Add up several sums."""
     found = Sum()
     for terms in sums:
         found.add(terms)
@@ -122,30 +122,30 @@ def total(sums: Iterable[Terms]) -> Sum:
 
 @dataclass(slots=True)
 class Program:
-    """Columns and rows, in the order in which they are added."""
+    """An integer program: columns and rows, in the order in which they are added."""
 
     _most: list[int] = field(default_factory=list)
     _rows: list[Row] = field(default_factory=list)
 
     def variable(self, most: int) -> Sum:
-        """Add an integer column from 0 and return it as a sum."""
+        """Add an integer column from 0 to `most` and return it as a sum."""
         self._most.append(most)
         return Sum({len(self._most) - 1: 1})
 
     def at_most(self, terms: Sum, limit: Terms) -> None:
-        """Require a sum to be no more than another."""
+        """Require that a sum is at most another sum or number."""
         self.row(terms - limit, most=0)
 
     def equal(self, terms: Sum, other: Terms) -> None:
-        """Require two sums to be equal."""
+        """Require that two sums are equal."""
         self.row(terms - other, least=0, most=0)
 
     def row(self, terms: Terms, *, least: float = -inf, most: float = inf) -> None:
-        """Require a weighted sum to lie within these bounds."""
+        """Require that a weighted sum lies between two bounds."""
         self._rows.append((terms, least, most))
 
     def solve(self, objectives: Sequence[Terms], limits: SearchLimits) -> Solution | None:
-        """Return a solution with the least objectives, compared one after another; None if no solution exists.
+        """Minimize the objectives one after another; return the solution, None if there is no solution.
 
         Raises:
             TooLargeError: the limits end the search before the first solution.
@@ -173,11 +173,11 @@ class Program:
         return Solution(tuple(values), tuple(reached), tuple(bounds))
 
     def lowest(self, terms: Terms) -> int:
-        """Return what a sum cannot be below, by the bounds of its columns alone."""
+        """Return a lower bound of a sum from the bounds of its columns."""
         return sum(weight * self._most[column] for column, weight in terms.items() if weight < 0)
 
     def highest(self, terms: Terms) -> int:
-        """Return what a sum cannot be above, by the bounds of its columns alone."""
+        """Return an upper bound of a sum from the bounds of its columns."""
         return sum(weight * self._most[column] for column, weight in terms.items() if weight > 0)
 
 

@@ -1,4 +1,4 @@
-"""The last step of every planner: a finished plan, held against the nodes and the request.
+"""Check every finished plan against the nodes and the request, independent of how it was found.
 
 The planners prove their plans by argument; this module adds up what they wrote, and looks up where it lies. A plan that
 exceeds a node, a ceiling or the size of its run, or lies elsewhere than it claims, would be bound by schedulers and
@@ -14,16 +14,16 @@ from gkm.packing.values import Group, Location, Node, Request
 
 
 class InvalidPlanError(RuntimeError):
-    """A planner broke its own rules: a defect of GKM, not of the run."""
+    """The planner made an invalid plan: a defect of GKM, not of the run."""
 
 
 def verify(inventory: Inventory, request: Request, groups: Sequence[Group]) -> None:
-    """Check the sums of the groups of a plan, and that its nodes are where it says; `request` is of the planned size.
+    """Check that a plan's sums are right, and that its nodes are where the plan says.
 
     Group numbers may have gaps, since a malleable run that becomes smaller leaves numbers out.
 
     Raises:
-        InvalidPlanError: the first thing that is wrong.
+        InvalidPlanError: the first error that was found.
     """
     problem = next(_problems(inventory, request, groups), None)
     if problem:

@@ -1,4 +1,4 @@
-"""From a survey of nodes, and what pods take, to the nodes that a run may use; every other one with the reason. Pure.
+"""Decide which nodes a run may use, given a survey of nodes and the GPUs in use; the others get a reason. Pure.
 
 In this package, only this file knows more of gkm.topology than places. Where no node is left, the refusal is made here:
 the planner sees only nodes that the run may use, and cannot tell why there is no node.
@@ -21,7 +21,7 @@ from gkm.topology.survey import TopologySurvey
 from gkm.topology.usage import Usage
 
 MAX_HOLDERS = 3
-"""Pods that a message about GPUs in use names."""
+"""Limit of pods that a message about GPUs in use names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Overcommitted:
 
 @dataclass(frozen=True, slots=True)
 class GpusInUse:
-    """GPUs in use of the nodes that a run may use, of `total`: by pods, and by plans whose pods do not run yet.
+    """How many GPUs of the nodes that a run may use are in use, by pods, and by plans whose pods do not run yet.
 
     `named` are the pods that hold most, as namespace/name, where they may be named.
     """
@@ -48,7 +48,7 @@ class GpusInUse:
 
 @dataclass(frozen=True, slots=True)
 class UsableNodes:
-    """The nodes to plan a run with. Every node of the survey is in `nodes`, `excluded` or `quarantined`, once.
+    """The nodes for a run, and the nodes that it cannot use with the reasons; each node of the survey once.
 
     `nodes` come by place and name, the rest by name. `version` is the version of the nodes, see `version`.
     `quarantined` has nodes of any flavor, `quarantined_of_flavor` the nodes among them whose labels have the flavor of
@@ -65,7 +65,7 @@ class UsableNodes:
 
     @property
     def counts(self) -> Mapping[Exclusion | QuarantineReason, int]:
-        """Return how many nodes are not used, for each reason."""
+        """Return the number of unusable nodes for each reason."""
         reasons: list[Exclusion | QuarantineReason] = [entry.why for entry in self.excluded]
         return Counter([*reasons, *(entry.why for entry in self.quarantined)])
 
@@ -77,7 +77,7 @@ def usable_nodes(
     held: Mapping[str, int] | None = None,
     own: Collection[str] = (),
 ) -> UsableNodes:
-    """Return what a run may use; `held` are GPUs by node that live plans hold and whose pods do not run yet.
+    """Return the nodes that a run may use; `held` are GPUs by node that plans reserve and no pod uses yet.
 
     A node with free GPUs where no pod of the run can start is not used, unless it is one of its `own`: the nodes of its
     plan and pods.
@@ -148,7 +148,7 @@ def version(nodes: Iterable[Node]) -> str:
 
 
 _NOT_OF_GPUS = frozenset({Level.SCOPE, Level.BALANCE})
-"""Levels of runs that would fit on the GPUs that are free."""
+"""Levels of a refusal that are not about GPUs: the run would fit on the free GPUs."""
 _LONGEST_NAME = 128
 _BEFORE_FLAVOR = frozenset({Exclusion.NO_GPUS, Exclusion.FLAVOR})
 _LEVELS = {Exclusion.SELECTOR: Level.SELECTOR, Exclusion.SCOPE: Level.SCOPE}
@@ -160,11 +160,11 @@ _CONTRADICTED = {
     QuarantineReason.NO_FABRIC_DOMAIN: Level.DOMAIN,
     QuarantineReason.DOMAIN_IN_SEVERAL_DOMAINS: Level.DOMAIN,
 }
-"""The level of each contradiction between labels; every other reason concerns the node alone."""
+"""The level that each reason of quarantine is about; other reasons concern a single node."""
 
 
 def no_usable_node(usable: UsableNodes) -> Refusal | None:
-    """Return why there is no node, by the last check that any of them came to; None if there is one."""
+    """Return the refusal of a run for which no node is usable; None if a node is."""
     if usable.nodes:
         return None
     reached = {entry.why for entry in usable.excluded} - _BEFORE_FLAVOR
@@ -180,7 +180,7 @@ def no_usable_node(usable: UsableNodes) -> Refusal | None:
 
 
 def with_holders(refusal: Refusal, usable: UsableNodes) -> Refusal:
-    """Return a refusal whose message says what holds GPUs of the nodes that the run may use, if anything does.
+    """Return the refusal with the pods that use GPUs of these nodes added to its message.
 
     Where no pod may be named the message has no numbers either: it would change with every pod of the cluster.
     """

@@ -1,4 +1,4 @@
-"""Inputs, results and errors of the planner: frozen values, no behavior that decides anything."""
+"""Inputs, results and errors of the planner, as frozen dataclasses without logic."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -9,11 +9,11 @@ from typing import NamedTuple
 from gkm.topology.locations import Location
 
 __all__ = ("Location",)
-"""The imported names; all definitions here are public."""
+"""Only names defined in this module are public."""
 
 
 class TooLargeError(ValueError):
-    """The problem is larger than what the planner solves: its sizes, and what to change."""
+    """The planner cannot solve a problem of this size; the message has the sizes and what to change."""
 
 
 class Policy(StrEnum):
@@ -25,7 +25,7 @@ class Policy(StrEnum):
 
 
 class CostPart(StrEnum):
-    """A part of the cost of a plan (calculus.md, Objective)."""
+    """One part of the cost of a plan (calculus.md, Objective)."""
 
     SPARES_ELSEWHERE = "spares"
     DOMAINS = "domains"
@@ -41,12 +41,12 @@ _FIRST = {
     Policy.LEAST_WASTE: (CostPart.STRANDED, CostPart.REGIONS, CostPart.CLUSTERS, CostPart.DOMAINS, CostPart.BLOCKS),
 }
 ORDERS = {policy: (CostPart.SPARES_ELSEWHERE, *parts) for policy, parts in _FIRST.items()}
-"""The parts of the cost in the order in which a policy compares them."""
+"""For each policy, the parts of the cost in the order in which plans are compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node that may be used: healthy, schedulable, of the flavour. GPUs in whole numbers; `free` is never below 0.
+    """A node that a run may use: healthy, schedulable and of its flavor. `total` and `free` are whole GPUs.
 
     `scopes` are the names of the request's scopes that take it; empty for a request without scopes. `rack` is unique in
     its cluster, and empty if it is not known.
@@ -61,7 +61,7 @@ class Node:
 
 
 class Within(StrEnum):
-    """The level of one area that a whole run stays in, spares included; within a domain it does not spread at all."""
+    """The level of the single area that a whole run must stay in, spares included."""
 
     BLOCK = "block"
     CLUSTER = "cluster"
@@ -69,37 +69,37 @@ class Within(StrEnum):
 
 
 MAX_GPUS = 10**9
-"""No request names more: a thousand times the largest cluster, and far from where sums would overflow."""
+"""Limit of GPUs of a request: a thousand times the largest cluster, so that sums cannot overflow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """How many GPUs a scope gives at most, spares included."""
+    """The largest number of GPUs that a run may use in a scope, spares included."""
 
     scope: str
     gpus: int
 
     def __post_init__(self) -> None:
-        """Raise ValueError where a scope gives an impossible number of GPUs."""
+        """Raise ValueError for an impossible number of GPUs."""
         if not 0 <= self.gpus <= MAX_GPUS:
             raise ValueError(f"scope {self.scope!r} gives {self.gpus} GPUs: 0 to {MAX_GPUS} are possible")
 
 
 @dataclass(frozen=True, slots=True)
 class Malleability:
-    """A run that may be smaller: by multiples of `step_gpus`, down to `min_gpus`."""
+    """Permission to reduce a run by multiples of `step_gpus`, down to `min_gpus`."""
 
     step_gpus: int
     min_gpus: int
 
     def __post_init__(self) -> None:
-        """Raise ValueError where steps or the smallest size are impossible."""
+        """Raise ValueError for an impossible step or minimum."""
         if not (1 <= self.step_gpus <= MAX_GPUS and 1 <= self.min_gpus <= MAX_GPUS):
             raise ValueError(f"a malleable run has steps and a smallest size of 1 to {MAX_GPUS} GPUs")
 
 
 class Level(StrEnum):
-    """The first level that keeps a run from fitting.
+    """The first level of the topology that prevents a run from fitting.
 
     REGION, CLUSTER, BLOCK and RACK: all nodes of the flavor are quarantined, since their labels contradict each other
     there; or the run fits, but not within one such area, or not with its rule for each such area, as for DOMAIN.
@@ -120,14 +120,14 @@ class Level(StrEnum):
 
 
 AREAS = (Level.DOMAIN, Level.RACK, Level.BLOCK, Level.CLUSTER, Level.REGION)
-"""The levels that have areas, the smallest first."""
+"""The levels for which a run can have rules, from the closest to the widest."""
 LAYERS = AREAS[2:]
-"""The levels whose areas can take groups in multiples: domains come in the order of these."""
+"""The levels whose areas can require multiples of groups, in the order by which domains are sorted."""
 
 
 @dataclass(frozen=True, slots=True)
 class AreaRule:
-    """A rule for each area of a level: at most so many groups, on at most so many nodes, spares included.
+    """A rule for each area of a level: limits of groups and of nodes that the run uses there, spares included.
 
     With `multiple` above 1 every so many groups, by number, lie in one such area: groups of groups.
     """
@@ -138,7 +138,7 @@ class AreaRule:
     multiple: int = 1
 
     def __post_init__(self) -> None:
-        """Raise ValueError where a rule is impossible."""
+        """Raise ValueError for an impossible rule."""
         if self.level not in AREAS:
             raise ValueError(f"{self.level} is no level of areas: {', '.join(AREAS)}")
         numbers = [self.multiple, *(most for most in (self.max_groups, self.max_nodes) if most is not None)]
@@ -150,7 +150,7 @@ class AreaRule:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A run: `gpus` in groups of `group_gpus` (the last may be smaller), in pods of `pod_gpus`, whole pods throughout.
+    """What a run asks for: `gpus` in groups of `group_gpus` (the last may be smaller), in pods of `pod_gpus`.
 
     `spares` are pods a group. `may_spread` allows groups in several domains, all of them `within` one area if it is
     set; if `balanced`, each domain that is used has equally many groups. `ceilings` name the scopes of the run; with
@@ -170,7 +170,7 @@ class Request:
     per_area: tuple[AreaRule, ...] = ()
 
     def __post_init__(self) -> None:
-        """Raise ValueError where sizes do not divide, in one sentence."""
+        """Raise ValueError if the sizes do not divide; the message is one sentence."""
         if min(self.gpus, self.pod_gpus, self.group_gpus) < 1 or self.spares < 0:
             raise ValueError("a run has one GPU at least, in pods and groups of one GPU at least")
         if max(self.gpus, self.pod_gpus, self.group_gpus, self.spares) > MAX_GPUS:
@@ -195,23 +195,23 @@ class Request:
 
     @property
     def layers(self) -> tuple[AreaRule, ...]:
-        """Return the rules that keep groups of groups together, the innermost first."""
+        """Return the rules that keep consecutive groups together, the innermost first."""
         found = [rule for rule in self.per_area if rule.multiple > 1]
         return tuple(sorted(found, key=lambda rule: AREAS.index(rule.level)))
 
     @property
     def limits_nodes(self) -> bool:
-        """Return whether a rule limits the nodes of an area."""
+        """Return whether a rule limits the number of nodes in an area."""
         return any(rule.max_nodes is not None for rule in self.per_area)
 
     @property
     def unit_gpus(self) -> int:
-        """Return the GPUs that a run of whole groups grows by: the groups of its outermost layer."""
+        """Return by how many GPUs a run of whole groups can grow: the size of its outermost layer."""
         return self.group_gpus * max((rule.multiple for rule in self.per_area), default=1)
 
     @property
     def groups(self) -> int:
-        """Return how many groups there are, a short last one included."""
+        """Return the number of groups, including a short last one."""
         return -(-self.gpus // self.group_gpus)
 
     @property
@@ -221,44 +221,47 @@ class Request:
 
     @property
     def last_pods(self) -> int:
-        """Return the pods of the last group."""
+        """Return the pods of the last group, which may be short."""
         return (self.gpus - (self.groups - 1) * self.group_gpus) // self.pod_gpus
 
     @property
     def unit_pods(self) -> int:
-        """Return the pods of a whole group and its spares."""
+        """Return the pods of a whole group plus its spares."""
         return self.group_pods + self.spares
 
     @property
     def missing_pods(self) -> int:
-        """Return how many pods the last group has less than a whole one."""
+        """Return how many pods fewer the last group has than a whole group."""
         return self.group_pods - self.last_pods
 
     @property
     def all_pods(self) -> int:
-        """Return the pods of the run, spares included."""
+        """Return the pods of the whole run plus all spares."""
         return self.groups * self.unit_pods - self.missing_pods
 
     @property
     def scope_names(self) -> list[str]:
-        """Return the names of the scopes; a run without any has one scope, whose name is empty."""
+        """Return the names of the scopes; a run without scopes has one with an empty name."""
         return [ceiling.scope for ceiling in self.ceilings] or [""]
 
     @property
     def scope_pods(self) -> list[int]:
-        """Return how many pods each scope gives at most, spares included."""
+        """Return the largest number of pods in each scope, spares included."""
         return [ceiling.gpus // self.pod_gpus for ceiling in self.ceilings]
 
     @property
     def depth(self) -> int:
-        """Return how many names of their places all domains of the run share: 4 where it may not spread, 0 for any."""
+        """Return how many levels of their location all domains of the run must share.
+
+        0 for no restriction, 4 for one domain.
+        """
         if not self.may_spread:
             return 4
         return 0 if self.within is None else {Within.BLOCK: 3, Within.CLUSTER: 2}.get(self.within, 1)
 
     @property
     def smaller_sizes(self) -> range:
-        """Return the smaller sizes that the run may have, in GPUs of whole pods, the largest first."""
+        """Return the smaller sizes that a malleable run may have in GPUs, the largest first."""
         if self.malleability is None:
             return range(0)
         step = lcm(self.malleability.step_gpus, self.unit_gpus if self.layers else self.pod_gpus)
@@ -266,19 +269,19 @@ class Request:
 
     @property
     def smallest(self) -> "Request":
-        """Return the run in the smallest size that it may have, and in no other."""
+        """Return the request at its smallest size, not malleable any more."""
         return replace(self, gpus=[self.gpus, *self.smaller_sizes[-1:]][-1], malleability=None)
 
 
 class Share(NamedTuple):
-    """GPUs of one node."""
+    """A number of GPUs on one node."""
 
     node: str
     gpus: int
 
 
 class Distance(StrEnum):
-    """The closest level that a spare shares with its group.
+    """The closest level at which a spare is in the same area as its group.
 
     Domains share a rack if all nodes of both that the run may use are in it.
     """
@@ -293,7 +296,7 @@ class Distance(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Spare:
-    """A pod that stands ready."""
+    """A reserved pod place that can replace a lost pod of a group."""
 
     node: str
     gpus: int
@@ -303,7 +306,7 @@ class Spare:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One group: all its GPUs in one domain, and in one scope where there are any ("" else). Nodes by name."""
+    """One group of a plan: its nodes by name, all in one domain, and in one scope ("" without scopes)."""
 
     index: int
     gpus: int
@@ -314,7 +317,7 @@ class Group:
 
     @property
     def shares(self) -> tuple[Share, ...]:
-        """Return the GPUs that the group and its spares take of nodes; a node may come several times."""
+        """Return the GPUs that the group and its spares use on nodes; a node may occur several times."""
         return (*self.nodes, *(Share(spare.node, spare.gpus) for spare in self.spares))
 
 
@@ -339,7 +342,7 @@ class Metrics:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Where every group goes. `gpus` is what was planned: less than asked for where a malleable run was made smaller.
+    """A plan: the nodes of every group. `gpus` is the planned size, which is smaller if a malleable run was reduced.
 
     `hash` is sha256, in hex, of the request, the groups and the inventory's version as canonical JSON (RFC 8785).
     """
@@ -353,7 +356,7 @@ class Plan:
 
 
 class FixKind(StrEnum):
-    """The subject of a fix, and the meaning of its `changes`.
+    """The kind of a change that makes a refused run fit, with the form of its `changes`.
 
     SPREAD {"spread": 1}; LEAVE_AREA {level: 1}, the wider one that the run stays within, or {"anywhere": 1}; UNRULED
     {level: 0}, whose areas have no rule then; UNBALANCED {"balanced": 0}; SMALLER_PODS {"pod": n}, where every node is
@@ -375,7 +378,7 @@ class FixKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """A change that would make the run fit, as a sentence; it was planned and does.
+    """A change that makes a refused run fit, as a sentence; the planner has verified it.
 
     `least` says that no smaller change of its kind would do; else no smaller one was searched.
     """
@@ -388,7 +391,7 @@ class Fix:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a run does not fit. `largest_groups` whole groups would, under the same policy and with the same spares."""
+    """The reason why a run does not fit. `largest_groups` is the number of whole groups that would fit."""
 
     level: Level
     message: str
@@ -398,12 +401,12 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class FormerPlan:
-    """The groups of the former plan, in the order of their numbers. Numbers may be missing."""
+    """The groups of a run's former plan, sorted by number. Numbers may be missing."""
 
     groups: tuple[Group, ...]
 
     def __post_init__(self) -> None:
-        """Raise ValueError where a plan cannot have such groups."""
+        """Raise ValueError if the groups cannot be those of a plan."""
         for before, group in zip((None, *self.groups), self.groups, strict=False):
             if group.index < 0 or (before is not None and before.index >= group.index):
                 raise ValueError(f"group {group.index} of the former plan is out of order, or there twice")
@@ -418,7 +421,7 @@ class FormerPlan:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """A group that stays in its domain and scope, with other nodes: what it gives up and what it takes, in GPUs.
+    """A group that stays in its domain and scope but changes nodes: the GPUs that it gives up, and those it gets.
 
     `spares` are the pods that went to the nodes of spares, its own or its neighbours'.
     """
@@ -431,7 +434,7 @@ class Repair:
 
 @dataclass(frozen=True, slots=True)
 class Replanned:
-    """A plan of a run that has one already. Groups are named by their numbers, which they keep.
+    """The new plan of a run that had a plan already, with the numbers of groups that stayed or moved.
 
     `kept` are on the nodes that they were on. `moved` were in the former plan and go elsewhere; groups that were in no
     plan before are in no list of the three. `plan.groups` lacks the numbers of groups that do not run, where a

@@ -7,7 +7,7 @@ MAX_PORT = 65_535
 
 
 def parse(text: str) -> tuple[str, int]:
-    """Return host and port; the host is "" for every address of this machine, of both families where it has both.
+    """Parse `host:port`; the host is "" for all addresses of this machine, IPv4 and IPv6.
 
     Raises:
         ArgumentTypeError: the text is no address with a port, and no port. GKM does not look up host names: a

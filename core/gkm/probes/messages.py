@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 
 MAX_REQUEST_BYTES = 8 << 10
-"""Kubelet and Prometheus send a few hundred bytes; headers that a person's curl adds fit as well."""
+"""Limit of bytes of a request: kubelet and Prometheus send a few hundred."""
 
 END_OF_HEAD = b"\r\n\r\n"
 TEXT = "text/plain; charset=utf-8"
@@ -18,7 +18,7 @@ _REQUEST_LINE = re.compile(rb"(?P<method>[A-Z]{1,16}) (?P<path>/[!->@-~]{0,255})
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A response; `status` may be any that carries a body."""
+    """An HTTP response with a body."""
 
     body: bytes
     status: HTTPStatus = HTTPStatus.OK
@@ -27,14 +27,14 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """A request; `path` is without its query."""
+    """An HTTP request; `path` has no query."""
 
     method: str
     path: str
 
 
 def parse(head: bytes) -> PageRequest | Page:
-    """Return the request that begins with `head`, or the page that refuses it."""
+    """Parse the beginning of a request; return it, or the error page to answer with."""
     match = _REQUEST_LINE.match(head.partition(b"\r\n")[0])
     if match is None:
         return error_page(HTTPStatus.BAD_REQUEST, "this is not an HTTP/1.1 request")
@@ -45,16 +45,16 @@ def parse(head: bytes) -> PageRequest | Page:
 
 
 def error_page(status: HTTPStatus, reason: str) -> Page:
-    """Return a page with the reason for an error."""
+    """Return an error page with this status and reason."""
     return Page(f"{reason}\n".encode(), status)
 
 
 TOO_LONG = error_page(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"a request has at most {MAX_REQUEST_BYTES} bytes")
-"""For a request of more than MAX_REQUEST_BYTES, which has no end yet."""
+"""The answer to a request that exceeds MAX_REQUEST_BYTES."""
 
 
 def encode(page: Page, *, with_body: bool = True) -> bytes:
-    """Return the bytes of a response that ends its connection."""
+    """Return a response as bytes; the connection closes after it."""
     allow = "Allow: GET, HEAD\r\n" if page.status is HTTPStatus.METHOD_NOT_ALLOWED else ""
     head = (
         f"HTTP/1.1 {page.status.value} {page.status.phrase}\r\n"

@@ -17,7 +17,7 @@ from typing import Any
 from gkm.probes.messages import END_OF_HEAD, MAX_REQUEST_BYTES, TOO_LONG, Page, encode, error_page, parse
 
 CONNECTION_SECONDS = 5.0
-"""For a whole connection, from its acceptance."""
+"""Limit of seconds of a connection."""
 MAX_CONNECTIONS = 32
 _BACKLOG = 32
 _CHUNK = 4 << 10
@@ -31,7 +31,7 @@ Pages = Mapping[str, Callable[[], Page]]
 
 
 class PageServer:
-    """Serve pages until `close`."""
+    """An HTTP server with fixed pages."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class PageServer:
         """The port of the listening socket; 0 before `start`."""
 
     def start(self) -> None:
-        """Listen, and serve in a thread.
+        """Listen on the address and start the server's thread.
 
         Raises:
             OSError: the address is in use, or not on this machine.
@@ -67,7 +67,7 @@ class PageServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop at once, and cut off open connections. Idempotent."""
+        """Stop the server at once and close open connections. Idempotent."""
         if self._loop is None or self._thread is None:
             return
         with suppress(RuntimeError):  # the loop is closed
@@ -151,7 +151,7 @@ def _log_error(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> Non
 
 
 def listen(address: tuple[str, int], backlog: int) -> socket.socket:
-    """Return a listening socket; without a host for every address, of both families where the machine has both.
+    """Return a listening socket; an empty host means all addresses, IPv4 and IPv6.
 
     Raises:
         OSError: the address is in use, or not on this machine.

@@ -1,4 +1,4 @@
-"""One row for each runtime whose compiled kernels GKM packs: its variables, and the paths that it writes. Pure.
+"""A table of the runtimes whose compiled kernels GKM packs: their variables, and the paths that they write. Pure.
 
 Every part of GKM that must know a runtime reads its row: the build, captures, the pod webhook and the command line. A
 further runtime is one module here and one line in RUNTIMES.
@@ -25,9 +25,9 @@ RUNTIMES: Final[tuple[Runtime, ...]] = (
     *(SGLANG, VLLM, INDUCTOR, TRITON),
     *(DEEPGEMM, FLASHINFER, TILELANG, CUTE_DSL, QUACK, SGLANG_JIT, TVM_FFI, HELION),
 )
-"""In the order of recognition: each of the first three writes the caches of ones after it in its own directory."""
+"""All runtimes in the order of recognition: the first three contain caches of later ones in their directories."""
 BY_NAME: Final[dict[str, Runtime]] = {runtime.name: runtime for runtime in RUNTIMES}
-"""The rows by the name that images and GKMCaches state."""
+"""The runtimes by the name that images and GKMCaches use."""
 VARIABLES: Final = tuple(variable for runtime in RUNTIMES for variable in runtime.variables)
-"""The variables that name the directory of a cache."""
+"""The environment variables that name a cache directory."""
 __all__ = ["BY_NAME", "INDUCTOR", "RUNTIMES", "TRITON", "TVM_FFI", "VARIABLES", "VLLM", "Runtime"]

@@ -28,7 +28,7 @@ _SECRET_TEXT: Final = re.compile(
     re.MULTILINE,
 )
 SECRET_BYTES: Final = 64 << 10
-"""As many bytes of a file are searched for secrets."""
+"""How many bytes at the start of a file are searched for secrets."""
 
 
 def holds_secret(head: bytes) -> bool:
@@ -37,7 +37,7 @@ def holds_secret(head: bytes) -> bool:
 
 
 def foreign_kind(path: str) -> FileKind | None:
-    """Return the kind of a path by its names alone; None if they do not show it.
+    """Return the kind of a file that belongs to no cache, from its path; None if the path does not tell.
 
     A secret stays one wherever it stands: also as part of a path that a runtime writes.
     """

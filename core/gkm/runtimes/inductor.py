@@ -31,7 +31,7 @@ GRAPHS: Final[Layout] = (
     folder(r"locks", file(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\.lock")),
     folder(_SHARD, file(_CODE)),
 )
-"""The directory of the cache as other runtimes have it inside their directories."""
+"""The directory of graphs inside directories of other runtimes."""
 
 GRAPH_PATH: Final = rf"(?:fxgraph/{_SHARD}|aotautograd)/{_KEY}"
 _GRAPH: Final = re.compile(
@@ -40,7 +40,7 @@ _GRAPH: Final = re.compile(
     re.ASCII,
 )
 MAX_GRAPH_BYTES: Final = 1 << 20
-"""The lines stand before the bundle of kernels."""
+"""Limit of bytes that are read of a graph; the lines of its key come before the compiled kernels."""
 _FACTOR: Final = re.compile(
     rb"\[([a-z0-9]{4,64})\] ([a-z][a-z0-9_]{0,60}(?:\[[A-Za-z0-9_.]{1,80}\])?): ([\x20-\x7e]{0,80})"
 )
@@ -48,7 +48,10 @@ _OF_GRAPH: Final = ("gm", "example_inputs", "inputs_to_check", "fx_kwargs", "use
 
 
 def key_of(graph: bytes) -> Key | None:
-    """Return the key in the first bytes of a graph, by any author; None if they state no key."""
+    """Return the cache key in the first bytes of a graph; None if they contain no key.
+
+    Any author may have written it.
+    """
     found: dict[str, Factor] = {}
     for line in _FACTOR.finditer(graph):
         name, reason = line[2].decode(), _reason(line[2].decode())

@@ -1,4 +1,4 @@
-"""The factors that a runtime keyed an entry of its cache on, and the first factor that differs between two. Pure.
+"""The factors of the key of a cache entry, and the first factor in which two keys differ. Pure.
 
 A runtime looks an entry up by the digest of its factors, so one different factor is a miss. The runtimes write factors
 beside their entries: metadata of a kernel, a file of factors, or lines in a graph. Files of a pod are hostile: values
@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Final
 
 MAX_FACTORS: Final = 1_000
-"""vLLM 0.33 has about 280, a graph of TorchInductor about 500; a key takes 300 bytes for each."""
+"""Limit of factors of one key, at 300 bytes each: vLLM 0.33 has about 280, a graph of TorchInductor about 500."""
 MAX_TEXT: Final = 200
 _MAX_NAME: Final = 80
 _MAX_SHOWN: Final = 48
@@ -48,12 +48,12 @@ class Factor:
 
 
 Key = Mapping[str, Factor]
-"""The factors of an entry by name, as far as the runtime states them."""
+"""The factors of an entry's key by name, as far as the runtime writes them down."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A factor that differs; `text` is one line for people, "" if only the reason is known."""
+    """A factor that differs between two keys; `text` is one line for people, "" if only the reason is known."""
 
     reason: MissReason
     text: str = ""
@@ -61,7 +61,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """The entries of a runtime: where they stand, and the files that state what they were keyed on.
+    """How to find a runtime's cache entries and the files that state their keys, by patterns over whole paths.
 
     Both patterns match whole paths. The group `entry` of `path` is the part that is one entry. Key files whose groups
     `kind` are equal are compared. A file of an entry states its own key, or else a key file with the same group `home`
@@ -72,22 +72,22 @@ class Entries:
     key_file: re.Pattern[str]
     read: Callable[[bytes], Key | None]
     max_bytes: int
-    """The size of a key file. For a longer file, this part is read if `may_truncate`, and otherwise no part."""
+    """Limit of bytes of a key file. Of a longer file this part is read if `may_truncate`, else the file is ignored."""
     equal: MissReason
-    """The reason of an entry that was compiled although no stated factor differs."""
+    """The reason of a miss for an entry whose stated factors are all equal."""
     unstated: str
-    """Further parts of the key, which no pod states."""
+    """Parts of the key that no pod manifest states."""
     may_truncate: bool = False
     environment: Callable[[bytes], Mapping[str, object]] | None = None
-    """Returns the variables in a key file; None if key files state no variables."""
+    """Returns the environment variables in a key file; None if key files state no variables."""
     key_variables: frozenset[str] = frozenset()
-    """Variables that a key file states where they are set, and only there."""
+    """Environment variables that a key file states only if they are set."""
     by_content: bool = False
-    """Whether a file is an entry only if it states a key."""
+    """Whether a file counts as an entry only if it states a key."""
 
     @property
     def is_shared(self) -> bool:
-        """Return whether one key file states the key of a directory of entries."""
+        """Return whether one key file states the key of all entries in a directory."""
         return self.path != self.key_file
 
 
@@ -95,7 +95,7 @@ _NONE: Final = re.compile(r"(?!)")
 UNTOLD: Final = Entries(
     _NONE, _NONE, lambda _: None, 0, MissReason.UNKNOWN, "GKM does not know what this runtime keys its entries on"
 )
-"""The entries of a runtime whose misses GKM cannot detect."""
+"""The description for a runtime whose misses GKM cannot detect."""
 
 
 def digest(value: object) -> str:
@@ -104,7 +104,10 @@ def digest(value: object) -> str:
 
 
 def closest(compiled: Key, mounted: Iterable[Key]) -> list[Difference] | None:
-    """Return the differences from the key that differs least, the first one first; None without any key."""
+    """Return the differences from the most similar key of the cache, the first one first.
+
+    None if the cache has no key.
+    """
     found = [_differences(compiled, each) for each in mounted]
     return min(found, key=lambda each: (len(each), [_ORDER[one.reason] for one in each]), default=None)
 
@@ -131,12 +134,12 @@ def _text(name: str, compiled: Factor | None, mounted: Factor | None) -> str:
 
 
 def printable(text: str, length: int = MAX_TEXT) -> str:
-    """Return the printable characters of a text of any author, at most `length`."""
+    """Return the printable characters of an untrusted text, at most `length`."""
     return "".join(each for each in text[: 4 * length] if each.isprintable())[:length]
 
 
 def same_value(stated: object, text: str) -> bool | None:
-    """Return whether a variable with this text has the value that a key file states; None if that is not known.
+    """Return whether a variable with this text equals the value in a key file; None if that is not known.
 
     Runtimes read variables as truth values, numbers, or texts of which some ignore case and resolve paths.
     """

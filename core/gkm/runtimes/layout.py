@@ -13,11 +13,11 @@ from typing import Final
 
 
 class FileKind(StrEnum):
-    """The kind of a file; the value is the name that users read."""
+    """The kind of a file in a cache directory; the value is the name that users see."""
 
     CONTENT = "cache files"
     HINT = "notes that only make a start faster"
-    """Packed by a build, and left on the node by a capture: they hold no code for a GPU."""
+    """The build packs such files and a capture does not: they have no code for a GPU."""
     ARTIFACTS = "files of artifacts"
     """Content if its bytes have the frame of one: the user chose the name."""
     INCOMPLETE = "incomplete or damaged kernels"
@@ -28,7 +28,7 @@ class FileKind(StrEnum):
     SECRET = "keys, tokens and passwords"  # noqa: S105 -- a name of files
     WEIGHTS = "weights of models"
     OTHER_CACHE = "caches of other runtimes"
-    """In its own directory inside this one: the build packs it as a cache of its runtime."""
+    """A cache of another runtime in a subdirectory: the build packs it as a separate cache."""
     FOREIGN = "files that no runtime wrote as a cache"
 
 
@@ -37,19 +37,19 @@ PACKED: Final = frozenset({FileKind.CONTENT, FileKind.HINT, FileKind.ARTIFACTS})
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The files of a name, or the directories of a name with their layout."""
+    """A name pattern in a layout: what files, or directories, with such a name are."""
 
     name: re.Pattern[str]
     kind: FileKind | None = None
-    """The kind of a file here; None if only a directory has this name."""
+    """The kind of a file with this name; None if only directories have this name."""
     inside: tuple["Place", ...] | None = None
-    """The layout of a directory here; None if only a file has this name."""
+    """The layout of a directory with this name; None if only files have this name."""
     needs: tuple[re.Pattern[str], ...] | None = None
     """An entry stands here, and hits only with these: names in its directory, suffixes beside its file. Groups of a
     name are numbers of ranks: an entry has the files of several ranks, and all of them. None if no entry stands."""
 
     def suits(self, name: str, *, is_directory: bool) -> bool:
-        """Return whether a file or directory of this name stands here."""
+        """Return whether the pattern matches a file or directory of this name."""
         possible = self.inside is not None if is_directory else self.kind is not None
         return possible and self.name.fullmatch(name) is not None
 
@@ -58,17 +58,17 @@ Layout = tuple[Place, ...]
 
 
 def file(pattern: str, kind: FileKind = FileKind.CONTENT, *, needs: Iterable[str] | None = None) -> Place:
-    """Return the place of files whose whole name matches."""
+    """Return the place of files whose whole name matches a pattern."""
     return Place(re.compile(pattern, re.ASCII), kind=kind, needs=_patterns(needs))
 
 
 def folder(pattern: str, *inside: Place, needs: Iterable[str] | None = None) -> Place:
-    """Return the place of directories whose whole name matches."""
+    """Return the place of directories whose whole name matches a pattern."""
     return Place(re.compile(pattern, re.ASCII), inside=inside, needs=_patterns(needs))
 
 
 def nested(pattern: str, depth: int, *inside: Place) -> tuple[Place, ...]:
-    """Return the layout of a directory with up to `depth` levels of directories, each with the files `inside`."""
+    """Return the layout of directories nested up to `depth` levels, each with the files `inside`."""
     return (*inside, folder(pattern, *nested(pattern, depth - 1, *inside))) if depth else inside
 
 
@@ -77,7 +77,7 @@ def _patterns(needs: Iterable[str] | None) -> tuple[re.Pattern[str], ...] | None
 
 
 def kind_of(layout: Iterable[Place], path: str, *, is_directory: bool) -> FileKind | None:
-    """Return the kind of the file at `path`, relative and with slashes; None if the layout has no such path.
+    """Return the kind of the file at a relative `path` with slashes; None if the layout does not have the path.
 
     A directory has the kind of its files if the layout has files of one kind there and no directories, else CONTENT.
     """
@@ -88,7 +88,7 @@ def kind_of(layout: Iterable[Place], path: str, *, is_directory: bool) -> FileKi
 
 
 def place_of(layout: Iterable[Place], path: str, *, is_directory: bool) -> Place | None:
-    """Return the place of a path; None if the layout has no such path."""
+    """Return the place that matches a path; None if the layout does not have the path."""
     *directories, name = path.split("/")
     places = layout
     for each in directories:

@@ -1,4 +1,4 @@
-"""Where the caches of one image stand below a path, and which directory each variable names. Pure.
+"""Where the caches of one image lie below the mount path, and which environment variables name them. Pure.
 
 One cache stands at the path itself, as MCV has it. Each of several caches stands in the directory with the name of its
 runtime, so that two runtimes never share a directory. An image states its runtimes as one text, such as `vllm-triton`:
@@ -11,33 +11,33 @@ from typing import Final
 from gkm.runtimes import BY_NAME, RUNTIMES
 
 SEPARATOR: Final = "-"
-"""No runtime has it in its name (tests/unit/core/runtimes)."""
+"""The character between runtime names; no runtime's name contains it."""
 
 
 def joined(names: Iterable[str]) -> str:
-    """Return the text for these runtimes, in the order of the table."""
+    """Return the runtime names as one text, such as `vllm-triton`, in the order of the table."""
     named = set(names)
     return SEPARATOR.join(runtime.name for runtime in RUNTIMES if runtime.name in named)
 
 
 def names_in(text: str) -> tuple[str, ...]:
-    """Return the runtimes that `joined` wrote as `text`; () for any other text."""
+    """Return the runtime names in a text of `joined`; empty for any other text."""
     names = tuple(text.split(SEPARATOR))
     return names if joined(names) == text and text else ()
 
 
 def directory_of(name: str, names: Sequence[str]) -> str:
-    """Return the directory of a runtime's cache among the runtimes `names`; "" for the only cache."""
+    """Return the subdirectory of a runtime's cache in an image with the runtimes `names`; "" for an only cache."""
     return name if len(names) > 1 else ""
 
 
 def beneath(path: str, directory: str) -> str:
-    """Return a directory below a path, the path itself for ""."""
+    """Return `path` joined with a directory; `path` itself if the directory is ""."""
     return "/".join(filter(None, (path, directory)))
 
 
 def environment(names: Sequence[str], path: str) -> dict[str, str]:
-    """Return the variables that the runtimes need, for caches that a program sees at `path`.
+    """Return the environment variables that make runtimes use the caches mounted at `path`.
 
     With the path "" the values are the directories relative to it.
     """

@@ -9,7 +9,7 @@ from gkm.runtimes.layout import FileKind, Layout, Place, kind_of, place_of
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """The properties of a runtime.
+    """What GKM knows about a runtime.
 
     `name` is in images and statuses, `title` in texts. `variables` name the directory of the cache, the first one that
     the runtime reads first. `marks` is the part of `layout` that no other runtime writes: a directory with one such
@@ -25,18 +25,19 @@ class Runtime:
     entries: Entries = UNTOLD
     beside: tuple[str, ...] = ()
     needs_private_layer: bool = False
-    """Whether the program writes into its directory also where every kernel hits, or ends at a miss that cannot."""
+    """Whether the program writes into its cache directory even if all kernels hit, or fails if it cannot write after a
+    miss."""
     empty: tuple[tuple[str, str], ...] = ()
-    """Directories that must exist, also empty: a pattern of the parent, "" for the cache itself, and the name."""
+    """Directories that must exist even if they are empty: a pattern of the parent ("" for the top), and the name."""
     versions: tuple[str, ...] = ()
-    """Programs whose version the key lacks: an image must state them."""
+    """Programs whose version is not part of the key, so that an image must state it."""
     unmovable: str = ""
-    """Why the files of the kind UNMOVABLE cannot hit after a mount."""
+    """Why files of the kind UNMOVABLE cannot hit at another path."""
     captured: bool = True
-    """Whether a capture takes the cache."""
+    """Whether captures include caches of this runtime."""
 
     def place_of(self, path: str, *, is_directory: bool) -> Place | None:
-        """Return the place of a path in the layout."""
+        """Return the place of a path in the layout; None if the layout does not have it."""
         return place_of(self.layout, path, is_directory=is_directory)
 
     def kind_of(self, path: str, *, is_directory: bool) -> FileKind:

@@ -23,16 +23,16 @@ SUFFIXES: Final = (
     *("amdgcn", "hsaco"),
     *("spv", "zebin"),
 )
-"""The stages of a compilation: of every GPU, of NVIDIA's, of AMD's, of Intel's."""
+"""File suffixes of the compilation stages: common ones, then NVIDIA's, AMD's and Intel's."""
 KEY: Final = r"[A-Z2-7]{52}|[0-9a-f]{64}"
 GROUP: Final = "__grp__"
 """The prefix of a group file, which lists the files of a kernel."""
 ELF: Final = b"\x7fELF"
 ELF_SUFFIXES: Final = (".cubin", ".hsaco", ".so")
-"""The files of code, which begin with ELF."""
+"""Suffixes of compiled code that begins with an ELF header."""
 
 MAX_METADATA_BYTES: Final = 64 << 10
-"""Triton writes about 2 KiB."""
+"""Limit of bytes of a kernel's metadata; Triton writes about 2 KiB."""
 _NOT_OPTIONS: Final = frozenset(
     {
         *("hash", "target", "name", "triton_version"),
@@ -46,7 +46,7 @@ _NOT_OPTIONS: Final = frozenset(
 
 
 def key_of(metadata: bytes) -> Key | None:
-    """Return the key in the metadata of a kernel, by any author; None for a file that is not Triton's.
+    """Return the key in the metadata of a kernel; None if the file is not Triton's. Any author may have written it.
 
     Values are digests of many fields: a cache may have 10,000 kernels.
     """
@@ -67,7 +67,7 @@ def key_of(metadata: bytes) -> Key | None:
 
 
 def environment_of(metadata: bytes) -> Mapping[str, object]:
-    """Return the variables in the metadata of a kernel; {} for any other file."""
+    """Return the environment variables in the metadata of a kernel; {} for any other file."""
     try:
         return {name: value for name, value in json.loads(metadata).items() if name.isupper()}
     except (ValueError, AttributeError, RecursionError):
@@ -90,7 +90,7 @@ KEY_VARIABLES: Final = frozenset(
         *("TRITON_PLUGIN_PATHS", "TRITON_PLUGIN_VERSION_CHECK"),
     }
 )
-"""Those that get_cache_invalidating_env_vars() of libtriton 3.9 returns once they are set."""
+"""Environment variables that are part of Triton's key if they are set (libtriton 3.9)."""
 _METADATA: Final = re.compile(rf"(?P<entry>(?:.*/)?(?:{KEY})/(?P<kind>(?!{GROUP})[^/]+\.json))", re.DOTALL)
 _OTHERS: Final = r"(?:params|manifest|metadata|resource_usage)\.json|.*\.autotune\.json"
 """Names that TileLang and quack have in directories with such a key."""

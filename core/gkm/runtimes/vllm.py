@@ -62,7 +62,7 @@ def _compiled(*models: Place) -> Place:
 
 FACTORS: Final = "cache_key_factors.json"
 MAX_FACTORS_BYTES: Final = 256 << 10
-"""vLLM 0.33 writes about 12 KiB."""
+"""Limit of bytes of cache_key_factors.json; vLLM 0.33 writes about 12 KiB."""
 SECRET_VARIABLE: Final = re.compile("KEY|TOKEN|SECRET|PASSWORD", re.IGNORECASE)
 _HASHES: Final = {
     "compiler_hash": (MissReason.OTHER_COMPILER, "the compiler (torch, Triton, CUDA or the model of the GPU)"),
@@ -72,7 +72,7 @@ _HASHES: Final = {
 
 
 def key_of(factors: bytes) -> Key | None:
-    """Return the key in a file of factors, by any author; None for any other file.
+    """Return the key in cache_key_factors.json; None for any other file. Any author may have written it.
 
     Secrets are left out: images have null in their place. Numbers are settings and shown, texts are not.
     """
@@ -91,7 +91,7 @@ def key_of(factors: bytes) -> Key | None:
 
 
 def environment_of(factors: bytes) -> Mapping[str, object]:
-    """Return the variables in a file of factors that are no secrets, with vLLM's values; {} for any other file."""
+    """Return the environment variables in cache_key_factors.json, without secrets; {} for any other file."""
     try:
         return {name: value for name, value in json.loads(factors)["env"].items() if not is_secret(name, value)}
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
@@ -99,7 +99,7 @@ def environment_of(factors: bytes) -> Mapping[str, object]:
 
 
 def is_secret(name: str, value: object) -> bool:
-    """Return whether a variable may hold a secret; null stands for one in an image."""
+    """Return whether a variable may hold a secret, judged by its name and value."""
     return not isinstance(value, bool | int | float) and SECRET_VARIABLE.search(name) is not None
 
 

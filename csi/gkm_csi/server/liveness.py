@@ -38,6 +38,8 @@ class ProbeFailed(Exception):
 def probe(socket: Path, seconds: float = PROBE_TIMEOUT_SECONDS) -> str:
     """Probe the driver on a socket; return the problem that it reports, "" if it is healthy.
 
+    A driver that cannot mount on this machine answers, so it is alive: its errors reach the events of pods.
+
     Raises:
         ProbeFailed: no answer arrives in time.
     """

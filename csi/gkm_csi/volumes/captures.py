@@ -55,7 +55,10 @@ class Captures:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def ensure_captured(self, record: VolumeRecord) -> bool:
-        """Return whether the copy of a volume has ended, with or without success; start it if it has not run."""
+        """Return whether the copy of a volume has ended, with or without success; start it if it has not run.
+
+        A failed capture is logged and loses the files that the pod added; it never holds up the end of the pod.
+        """
         with self._lock:
             task = self._running.get(record.volume_id)
             if task is None:

@@ -15,7 +15,10 @@ from gkm.mounts.relocation.tree_store import RelocationLayer
 
 @dataclass(frozen=True, slots=True)
 class TargetState:
-    """The mounts at a target path, from the lowest to the topmost; None stands for a mount that GKM did not make."""
+    """The mounts at a target path, from the lowest to the topmost; None stands for a mount that GKM did not make.
+
+    `empty` tells whether a directory without mounts is empty; a foreign mount is never read.
+    """
 
     exists: bool
     empty: bool = True

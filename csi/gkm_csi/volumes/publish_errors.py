@@ -24,6 +24,8 @@ _MAX_MESSAGE = 500
 def usable_pointer(pointer: Pointer | None, ref: CacheRef, node: str, driver: str | None) -> Pointer:
     """Return `pointer` if a pod can mount the cache `ref` now.
 
+    `driver` is the version of the loaded GPU driver, None if absent.
+
     Raises:
         StatusError: `ref` cannot be published now.
     """

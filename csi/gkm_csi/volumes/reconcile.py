@@ -40,7 +40,11 @@ def decide(
     unreadable: Collection[str],
     existing: Collection[str],
 ) -> RepairPlan:
-    """Return which records and mounts must be removed; pure."""
+    """Return which records and mounts must be removed; pure.
+
+    `existing` holds the target paths that exist. A record without a mount stays while its target exists, because
+    kubelet repeats its call for that volume. `unreadable` are volumes with an unreadable record: their mounts stay.
+    """
     mounted = {mount.mark.owner for mount in mounts}
     known = {*unreadable, *(record.volume_id for record in loaded)}
     return RepairPlan(

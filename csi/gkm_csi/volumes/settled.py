@@ -49,7 +49,10 @@ class _Request(NamedTuple):
 
 @dataclass(slots=True)
 class SettledLayers:
-    """Calls `capture` for each request and once for each state of a layer that lasts `seconds` (0: only on request)."""
+    """Calls `capture` for each request and once for each state of a layer that lasts `seconds` (0: only on request).
+
+    `changed_ns` returns when a file in a target was changed, 0 without one, and raises OSError. Thread-safe.
+    """
 
     seconds: float
     capture: Callable[[VolumeRecord], object]

@@ -16,7 +16,7 @@ MAX_BASE_LAYERS: Final = 7
 class BaseLayers:
     """The layers of a base image in order, each with the digest of its unpacked bytes.
 
-    `files` are the paths in them.
+    `files` are the paths in them. A path is relative to the content of a store entry.
     """
 
     layers: tuple[Descriptor, ...]

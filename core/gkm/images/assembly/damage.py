@@ -84,6 +84,9 @@ def damaged_kernels(directory: Path, selection: Selection) -> dict[str, str]:
 def captured_selection(part: FoundCache, check: Callable[[TreeEntry], None]) -> Selection:
     """Return the files to take from a capture, without entries that lack a file: such an entry may crash a program.
 
+    Triton's kernels are not in the selection: a capture refuses one that is damaged. `check` gets each file and
+    directory before anything is read of it or kept.
+
     Raises:
         GKMError, OSError: as `walk` raises.
     """

@@ -34,6 +34,8 @@ class FoundCache:
 def caches_in(directory: Path) -> list[FoundCache]:
     """Return the cache in `directory`, and the caches in its subdirectories that are named after another runtime.
 
+    The name alone is no proof: the directory must hold a cache of that runtime.
+
     Raises:
         OSError: a directory cannot be read.
     """

@@ -18,7 +18,10 @@ KindOf = Callable[[str, bool], FileKind]
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which kinds of files an image gets; `excluded` are paths that were left out because of their content."""
+    """Which kinds of files an image gets; `excluded` are paths that were left out because of their content.
+
+    `runtime` is the one whose table decides; None if absent.
+    """
 
     kind: KindOf
     packed: frozenset[FileKind] = PACKED
@@ -44,7 +47,8 @@ EVERYTHING: Final = Selection(lambda _path, _is_directory: FileKind.CONTENT)
 def of_runtime(runtime: Runtime, *, all_files: bool = False, inside: Container[str] = ()) -> Selection:
     """Return the selection for a runtime's own files.
 
-    With `all_files` every file except secrets and damaged kernels.
+    With `all_files` every file except secrets and damaged kernels. `inside` are the directories at its top that hold
+    caches of other runtimes.
     """
     return Selection(_kind_of(runtime, inside), _INSISTED if all_files else PACKED, runtime=runtime)
 

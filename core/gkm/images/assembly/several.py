@@ -1,4 +1,8 @@
-"""Find, scan and label the caches that go into one image, from the directories that the user names."""
+"""Find, scan and label the caches that go into one image, from the directories that the user names.
+
+One cache is an image as MCV makes it. Several caches are several of these in one layer, with the labels of each
+(docs/reference/formats.md).
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -108,6 +112,8 @@ class CapturedPart(NamedTuple):
 def captured_in(content: Path, check: Callable[[TreeEntry], None] = lambda _entry: None) -> list[CapturedPart]:
     """Return the directories of a capture that may hold caches: its top, and subdirectories named after runtimes.
 
+    `check` gets each file and directory before anything is read of it or kept.
+
     Raises:
         GKMError, OSError: as `walk` raises.
     """
@@ -121,6 +127,8 @@ def captured_in(content: Path, check: Callable[[TreeEntry], None] = lambda _entr
 
 def scan_captured(content: Path, stated: Sequence[GpuTarget]) -> list[CacheContents]:
     """Scan a capture and return its caches; `stated` is the GPU of caches that do not name one.
+
+    A part that is no complete cache is left out while another part is one: the pod may have ended while it compiled.
 
     Raises:
         GKMError: as `scan_directory`, METADATA_MISSING when no part is a cache, METADATA_INVALID for too many runtimes.

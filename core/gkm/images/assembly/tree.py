@@ -46,7 +46,10 @@ class TreeEntry:
 
     @property
     def may_be_mark(self) -> bool:
-        """Return whether MCV looks for a runtime's marker files in this path: not below `vendor` or hidden names."""
+        """Return whether MCV looks for a runtime's marker files in this path: not below `vendor` or hidden names.
+
+        The image contains such directories all the same.
+        """
         parts = self.path.split("/")
         directories = parts if self.directory else parts[:-1]
         return not any(part.startswith(".") or "vendor" in part for part in directories)

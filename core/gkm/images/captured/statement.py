@@ -53,6 +53,11 @@ def check(
 ) -> datetime:
     """Check that the trusted signers attested this claim about an image; return the time of the capture.
 
+    The digest of the content is computed anew from the stated files. A statement whose time is more than CLOCK_SKEW
+    after `now` does not count: its capture would never be too old.
+
+    Return the latest time of which enough signers state that the capture was made then or later.
+
     Raises:
         GKMError: SIGNATURE_MISSING, no such statement is valid; or the registry does not answer.
     """

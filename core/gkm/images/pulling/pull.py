@@ -66,6 +66,8 @@ def fetch(
 ) -> StoreEntry:
     """Return the store entry of an image; pull the image if the store lacks it.
 
+    Without a `reservation` the pull checks the free space of the disk itself.
+
     Raises:
         GKMError: as the registry raises; UNSAFE_CONTENT, CONTENT_MISMATCH, TOO_LARGE, DISK_FULL. Only partial blobs
             stay, which the next attempt resumes.

@@ -46,7 +46,10 @@ _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
 
 @dataclass(slots=True)
 class Exchange:
-    """A request with its redirects, retries and response body; it must end by `deadline` (time.monotonic())."""
+    """A request with its redirects, retries and response body; it must end by `deadline` (time.monotonic()).
+
+    `rules` name the hosts that may have a private address. `stall` is the longest silence in seconds.
+    """
 
     rules: HostRules
     deadline: float

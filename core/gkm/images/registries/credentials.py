@@ -86,6 +86,9 @@ class PullSecrets:
     def credentials(self, image: str, namespace: str | None, names: Sequence[str]) -> Credentials | None:
         """Return the credentials for an image: from the Secrets `names` of the namespace, then from the configuration.
 
+        Of the configuration's Secrets, only those for the image's registry and its mirrors are read, so that a missing
+        Secret of another host does not affect this cache. None if the cache and the configuration name no Secret.
+
         Raises:
             GKMError: as Secrets.data and Reference.parse; UNAUTHORIZED for a Secret without credentials.
         """
@@ -163,7 +166,10 @@ def _old_form(raw: bytes) -> dict[str, _Entry]:
 
 
 def split_server(server: str) -> tuple[str, str, str]:
-    """Return host, port and path of a server entry, without the scheme and without docker's /v1/ and /v2/."""
+    """Return host, port and path of a server entry, without the scheme and without docker's /v1/ and /v2/.
+
+    Each registry has one name, as in gkm.images.reference: lower-case, without port 443.
+    """
     rest = server[:_MAX_SERVER]
     for scheme in _SCHEMES:
         rest = rest.removeprefix(scheme)

@@ -51,14 +51,20 @@ class RegistryHosts:
         self._mirrored = True
 
     def with_credentials(self, credentials: Credentials) -> Self:
-        """Return an instance for another tenant: it shares connections, but neither credentials nor tokens."""
+        """Return an instance for another tenant: it shares connections, but neither credentials nor tokens.
+
+        It costs no request, but its tokens live only as long as the object: keep one for each active namespace.
+        """
         other = copy(self)
         other._credentials = credentials  # noqa: SLF001 -- a copy of this object
         other._authorizers = LRUCache(MAX_HOSTS)  # noqa: SLF001
         return other
 
     def within(self, seconds: float) -> Self:
-        """Return an instance whose following requests together end within `seconds` from now."""
+        """Return an instance whose following requests together end within `seconds` from now.
+
+        The mirrors together get the first half of this time, so that a mirror that hangs leaves the registry the rest.
+        """
         other = copy(self)
         now = time.monotonic()
         other._end = min(self._end, now + seconds)  # noqa: SLF001 -- a copy of this object

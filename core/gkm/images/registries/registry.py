@@ -99,6 +99,8 @@ class Registry(RegistryWrites):
     def blob(self, ref: Reference, download: BlobDownload) -> None:
         """Download the missing bytes of a blob; they are verified only when this method returns.
 
+        A download that breaks off resumes as long as each attempt receives bytes, and then at the next source.
+
         Raises:
             GKMError: as `manifest`; DIGEST_MISMATCH for wrong bytes or a wrong length, which a mirror may have sent
                 (`has_mirrors`): a caller that can start again does so with `without_mirrors`.

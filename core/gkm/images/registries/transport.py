@@ -59,7 +59,11 @@ FIRST_DELAY_SECONDS = 0.4
 
 @dataclass(frozen=True, slots=True)
 class TransportLimits:
-    """Time limits for a registry in seconds, and the lowest rate in bytes per second."""
+    """Time limits for a registry in seconds, and the lowest rate in bytes per second.
+
+    `request` bounds a whole exchange; a blob gets its size divided by `min_rate` in addition. The first retry follows
+    after `pause`.
+    """
 
     connect: float = 5.0
     stall: float = 15.0

@@ -58,7 +58,11 @@ class RegistryWrites(RegistryHosts):
             raise
 
     def store_blob(self, ref: Reference, blob: LocalBlob, counter: ByteCounter) -> None:
-        """Upload a blob; each attempt opens a new upload session."""
+        """Upload a blob; each attempt opens a new upload session.
+
+        A broken upload cannot restart in its session: distribution 3 answers 416, olareg breaks the connection. Raises
+        as `store_manifest` does.
+        """
         self.check_allowed(ref)
         deadline = self.deadline(blob.descriptor.size)
         before = counter.done

@@ -1,4 +1,7 @@
-"""Read the signed statements about an image, such as its bill of materials; `evaluation` decides whether they count."""
+"""Read the signed statements about an image, such as its bill of materials.
+
+`evaluation` decides whether they are valid.
+"""
 
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field

@@ -160,7 +160,9 @@ def _matches_entry(entry: PublicKey | Identity, signer: Signer) -> bool:
 def max_matching(matches: Sequence[Sequence[int]]) -> int:
     """Return how many signers can be matched to different entries.
 
-    `matches` has the possible entries of each signer.
+    `matches` has the possible entries of each signer. A signer that matches two identities is one signer, and must not
+    take the only entry that another signer matches. So the function computes a maximum bipartite matching by augmenting
+    paths.
     """
     assigned: dict[int, int] = {}
 

@@ -40,6 +40,8 @@ def signer(signature: Signature, root: TrustedRootFile) -> Signer:
 def signer_of_authority(signature: Signature, authority: AuthorityFile) -> Signer:
     """Verify a signature by a certificate of a private authority and return its signer; the caller checks the rest.
 
+    No log proves when it was made, so the certificate must be valid now.
+
     Raises:
         Untrusted: the signature is not valid.
     """

@@ -50,7 +50,10 @@ _CRASHES = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGI
 
 @dataclass(frozen=True, slots=True)
 class AttestationFinding:
-    """Whether an image has an attestation that the policy with the index `policy` requires, and the reason if not."""
+    """Whether an image has an attestation that the policy with the index `policy` requires, and the reason if not.
+
+    `reason` has the signer's form and the reason for each attestation found if all are invalid.
+    """
 
     policy: int
     predicate_type: str

@@ -128,6 +128,8 @@ def parse_bundle(
 ) -> Signature:
     """Parse a Sigstore bundle with a signature of an image, or a statement of `predicate_type`.
 
+    `check` limits the values of the statement (gkm.api.json_limits).
+
     Raises:
         GKMError: METADATA_INVALID.
     """

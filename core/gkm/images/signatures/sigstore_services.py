@@ -29,7 +29,10 @@ class ServiceResponse:
 
 
 class SigstoreService:
-    """A Sigstore service at a URL; messages call it `name`."""
+    """A Sigstore service at a URL; messages call it `name`.
+
+    A request ends before `until` (time.monotonic()) and within `limits`.
+    """
 
     def __init__(
         self,

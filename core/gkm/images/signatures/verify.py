@@ -133,7 +133,12 @@ class Verifier:
         return self._by_mode(verdict)
 
     def revoked(self, ref: Reference, namespace: str | None, signers: Sequence[Signer]) -> Verdict | None:
-        """Return the refusal of an accepted image if the policies no longer accept its signers."""
+        """Return the refusal of an accepted image if the policies no longer accept its signers.
+
+        The policies revoke it if they no longer name a signer and the others do not suffice, if no policy covers the
+        image any more, or if a key or trusted root is unusable. None if only the registry can decide: a policy may
+        require more signatures than before. This method reads only the files of policies and never raises.
+        """
         if self._config.mode == "off":
             return None
         try:
@@ -199,7 +204,10 @@ def _evaluated(registry: ImageSource, ref: Reference, trusts: Sequence[TrustPoli
 
 
 class LogLookups:
-    """The transparency log lookups for one image; each must end before `until` (time.monotonic())."""
+    """The transparency log lookups for one image; each must end before `until` (time.monotonic()).
+
+    `read_error` is the first error of a log; then an entry may exist that the lookup did not find.
+    """
 
     def __init__(self, until: float) -> None:
         self._until = until

@@ -100,7 +100,10 @@ class WrongPassword(GKMError):
 
 
 def read(path: str, password: bytes, ask: Callable[[], bytes] | None = None) -> PrivateKey:
-    """Read the private key in a file; raises as `load` does."""
+    """Read the private key in a file; raises as `load` does.
+
+    If `password` does not decrypt the key, try the password that `ask` returns. The file is read once.
+    """
     return unlocked(read_file(path, "private key", MAX_KEY_BYTES), f"private key {path!r}", password, ask)
 
 
@@ -156,7 +159,10 @@ def _decrypted(text: bytes, password: bytes, what: str) -> bytes:
 
 
 def encrypted(key: PrivateKey, password: bytes, scrypt_n: int = SCRYPT_N) -> bytes:
-    """Encrypt a private key in cosign's format, which cosign 2 and 3 and `load` read."""
+    """Encrypt a private key in cosign's format, which cosign 2 and 3 and `load` read.
+
+    Only `load` reads a key with another `scrypt_n`, the cost of each attempt to guess the password.
+    """
     from nacl.bindings import crypto_secretbox  # noqa: PLC0415 -- as above
 
     plain = key.key.private_bytes(

@@ -19,6 +19,8 @@ WRITABLE_MODE: Final = 0o777
 def make_directory(top: Path, relative: str, mode: int) -> int:
     """Create the directory `relative` below `top` with missing parents; return how many directories were created.
 
+    Mostly only the last name is missing, so it is tried first.
+
     Raises:
         OSError: a disk operation failed.
     """
@@ -39,6 +41,8 @@ def make_directory(top: Path, relative: str, mode: int) -> int:
 
 def read(directory: int, name: str, limit: int) -> bytes:
     """Return at most `limit` + 1 bytes of a file in `directory`, a descriptor.
+
+    The content of a directory is empty: the rewritten file hides it.
 
     Raises:
         OSError: ELOOP for a link, or it cannot be read.

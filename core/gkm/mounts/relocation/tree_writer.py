@@ -45,7 +45,10 @@ class Unrelocatable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RewriteCounts:
-    """How many files were rewritten, and how many of them name missing files."""
+    """How many files were rewritten, and how many of them name missing files.
+
+    `memory_bytes` is the memory that the tree takes on a tmpfs.
+    """
 
     rewritten: int
     incomplete: int

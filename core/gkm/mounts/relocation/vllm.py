@@ -21,7 +21,11 @@ _HASH_COMPILER: Final = "inductor"
 
 
 def rewritten(index: bytes, directory: str, siblings: Collection[str]) -> RewriteResult:
-    """Return the index with paths for a cache in `directory`, a path in the container; or `MISS`."""
+    """Return the index with paths for a cache in `directory`, a path in the container; or `MISS`.
+
+    `siblings` are the files and directories beside it: an artifact is one or the other (formats binary and unpacked). A
+    graph whose artifact is missing is left out, so that vLLM compiles it instead of failing.
+    """
     graphs = _parsed(index)
     moved = {key: _moved(key, value, directory, siblings) for key, value in graphs.items()}
     resolved = {key: value for key, value in moved.items() if value is not None}

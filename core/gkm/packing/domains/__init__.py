@@ -1,1 +1,1 @@
-"""Which domains a run uses, and how many of its groups each takes: costs, the tree knapsack, and the bound on it."""
+"""Choose the domains of a run, and how many groups each takes: costs, the tree knapsack, and a lower bound."""

@@ -34,12 +34,12 @@ class Capacity:
 
     @property
     def domain_slots(self) -> Integers:
-        """Return the slots of each domain, in any scope."""
+        """Return the slots of each domain over all kinds of nodes."""
         total: Integers = self.slots.sum(axis=1)
         return total
 
     def restricted(self, domains: NDArray[np.bool_]) -> "Capacity":
-        """Return what only these domains offer."""
+        """Return the capacity of these domains only."""
         nodes = np.repeat(domains, np.diff(self.inventory.starts))
         return replace(
             self,
@@ -49,18 +49,18 @@ class Capacity:
         )
 
     def with_node_slots(self, node_slots: Integers) -> "Capacity":
-        """Return what domains offer whose nodes have so many slots."""
+        """Return the capacity with other numbers of slots for each node."""
         slots = np.zeros_like(self.slots)
         usable = self.node_kinds >= 0
         np.add.at(slots, (self.inventory.domain_of[usable], self.node_kinds[usable]), node_slots[usable])
         return replace(self, node_slots=np.where(usable, node_slots, 0), slots=slots)
 
     def kind_of(self, node: str) -> int:
-        """Return the kind of a node, by its name."""
+        """Return the number of the kind of a node, given the node's name."""
         return int(self.node_kinds[self.inventory.numbers[node]])
 
     def without_scopes(self) -> "Capacity":
-        """Return what nodes offer that any scope takes, as if these were one."""
+        """Return the capacity without scopes: of nodes that are in at least one scope."""
         return replace(
             self,
             node_kinds=np.minimum(self.node_kinds, 0),
@@ -70,7 +70,7 @@ class Capacity:
 
 
 def capacity(inventory: Inventory, request: Request) -> Capacity:
-    """Return what the inventory offers to a request: nothing of unknown racks, if racks have a rule."""
+    """Return the capacity of an inventory for a request, without domains that its rules exclude."""
     kinds, node_kinds = _kinds(inventory, request)
     usable, domains = node_kinds >= 0, len(inventory.places)
     free = np.zeros(domains, dtype=np.int64)
@@ -104,7 +104,7 @@ class Step(NamedTuple):
 
 
 def steps(slots: int, request: Request, most: int, *, overflow: bool, share: int = 0) -> list[Step]:
-    """Return the steps of a domain, those without the short group first; each with more groups than the one before.
+    """Return the possible steps of a domain, without and then with the short last group, each with more groups.
 
     Without `overflow` all spares stay. No more than `most` groups are wanted. With a `share` a domain takes so many
     groups or stays empty, the short group among them, and a step counts such shares: 1, or 0 beside the short group's
@@ -138,7 +138,7 @@ def _ways(slots: int, request: Request, most: int, *, overflow: bool, short: boo
 
 
 def scope_of_domains(capacity: Capacity) -> Integers | None:
-    """Return the scope of each domain; None if scopes overlap or cut through a domain."""
+    """Return the scope of each domain; None if a domain has nodes of several scopes."""
     if any(len(kind) > 1 for kind in capacity.kinds) or bool(((capacity.slots > 0).sum(axis=1) > 1).any()):
         return None
     if not capacity.kinds:
@@ -149,10 +149,10 @@ def scope_of_domains(capacity: Capacity) -> Integers | None:
 
 @dataclass(frozen=True)
 class Offer:
-    """The offer of domains to a run in one way: spares with their groups, or some elsewhere (`overflow`).
+    """How many groups each domain can take in one mode.
 
-    With a `share` a domain takes so many groups or stays empty, the short group among them; all counts are shares.
-    `scope` has the scope of each domain.
+    All spares beside their groups, or some elsewhere (`overflow`). With a `share` a domain takes so many groups or
+    stays empty, the short group among them; all counts are shares. `scope` has the scope of each domain.
     """
 
     capacity: Capacity
@@ -168,7 +168,7 @@ class Offer:
 
     @cached_property
     def capacities(self) -> Integers:
-        """Return the most whole groups of each domain."""
+        """Return the largest number of whole groups in each domain."""
         return self._capacities_of(self.slots)
 
     @cached_property
@@ -183,17 +183,17 @@ class Offer:
 
     @property
     def short(self) -> int:
-        """Return how many groups are short: 1 or 0."""
+        """Return 1 if the last group is smaller than the others, else 0."""
         return int(self.request.missing_pods > 0)
 
     @property
     def groups(self) -> int:
-        """Return how many whole groups there are."""
+        """Return the number of whole groups."""
         return self.request.groups // max(self.share, 1) - self.short
 
     @cached_property
     def pods(self) -> list[int]:
-        """Return how many pods each scope gives, spares included: no more than it has slots where spares need some."""
+        """Return how many pods each scope can take, spares included."""
         given = self.request.scope_pods or [MAX_GPUS]
         if not self.overflow:
             return given
@@ -201,15 +201,15 @@ class Offer:
         return [min(one, other) for one, other in zip(given, offered, strict=True)]
 
     def limit(self, scope: int) -> int:
-        """Return the most whole groups of a scope."""
+        """Return the largest number of whole groups in a scope."""
         return self.pods[scope] // (self.request.unit_pods * max(self.share, 1))
 
     def limit_beside(self, scope: int) -> int:
-        """Return the most whole groups of a scope beside the short one, -1 where that alone is too much."""
+        """Return the largest number of whole groups in a scope beside the short last group, -1 if that does not fit."""
         return (self.pods[scope] + self.request.missing_pods) // (self.request.unit_pods * max(self.share, 1)) - 1
 
     def fits(self) -> bool:
-        """Return whether the run fits so. The short group is where that costs the fewest whole ones."""
+        """Return whether the run fits in this mode, by counting."""
         if self.share and self.request.groups % self.share:
             return False
         scopes = range(len(self.pods))

@@ -24,14 +24,14 @@ from gkm.packing.inventory import Integers
 from gkm.packing.values import Policy
 
 MOST = float(1 << 61)
-"""Sums of costs and worths stay below: they are int64."""
+"""Limit of sums of costs and values, so that they fit into int64."""
 DENOMINATOR = 1 << 20
-"""Prices and what is compared with them are in parts of one cost: the bound lacks a part of each group at most."""
+"""Prices are whole multiples of 1/DENOMINATOR of a cost."""
 _NEVER = 1 << 61
 
 
 class Steps(NamedTuple):
-    """The steps that areas can take: groups (a column per axis) at a cost, by area, the fewest groups first.
+    """Steps that areas can take, each a number of groups on each axis with a cost, sorted by area and groups.
 
     `of` has the area of each step, `areas` those that have steps, `starts` their first steps.
     """
@@ -44,23 +44,23 @@ class Steps(NamedTuple):
 
     @classmethod
     def of_rows(cls, groups: Integers, cost: Integers, of: Integers) -> "Steps":
-        """Return the steps of rows that are in order."""
+        """Return the steps from sorted rows."""
         areas, starts = np.unique(of, return_index=True)
         return cls(groups, cost, of, areas, starts)
 
     def reduced(self, prices: Integers) -> Integers:
-        """Return what each step costs beyond what its groups are worth."""
+        """Return the reduced cost of each step: its cost minus the value of its groups at these prices."""
         found: Integers = self.cost * DENOMINATOR - self.groups @ prices
         return found
 
     def least(self, prices: Integers) -> Integers:
-        """Return the least of each area that has steps."""
+        """Return the smallest value of each area that has steps."""
         found: Integers = np.minimum.reduceat(self.reduced(prices), self.starts)
         return found
 
 
 class PricingInstance(NamedTuple):
-    """The groups to place: so many whole groups, and at most `limits` of each axis (None if no ceiling binds).
+    """The relaxed problem: whole groups to place, limits for each axis (None: no limit), and the steps of areas.
 
     There are `copies` of each area; each has a step of no groups first. `short` are the steps with the short last
     group, whole groups beside it; None if the last group is whole.
@@ -75,7 +75,7 @@ class PricingInstance(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prices:
-    """Prices by axis, and the bound at these, in parts of one cost (DENOMINATOR).
+    """Prices for each axis, and the lower bound of the cost that they prove, in units of 1/DENOMINATOR.
 
     `least` is the least cost of each area, `last` the least cost of the short group.
     """
@@ -88,11 +88,11 @@ class Prices:
 
     @property
     def fewest(self) -> int:
-        """Return what any plan costs at least."""
+        """Return a lower bound of the cost of every plan."""
         return -(-self.bound // DENOMINATOR)
 
     def allowed(self, cost: int) -> Iterator[tuple[Steps, Integers, Integers]]:
-        """Yield the steps that plans of no more than a cost can have, without the short group and then with it.
+        """Yield the steps that a plan of at most this cost can contain, without and then with the short last group.
 
         Of each table the numbers of such steps, and the slack that each leaves.
         """
@@ -105,7 +105,7 @@ class Prices:
 
 
 def prices(instance: PricingInstance) -> Prices | None:
-    """Return prices at which the bound is high; None if 64 bits do not hold the sums."""
+    """Return prices that prove a high lower bound; None if the sums do not fit into 64 bits."""
     # No group is worth more than the dearest step.
     highest = int(instance.whole.cost.max(initial=0)) * DENOMINATOR
     if _extent(instance, highest) >= MOST:
@@ -158,7 +158,7 @@ _NOWHERE = 2
 
 
 class Fixed(NamedTuple):
-    """Steps of each domain, in order of the domains looked at, and the whole groups that it has in any case."""
+    """The remaining steps of each domain, and the whole groups that it takes in every plan of the cost."""
 
     steps: Sequence[Sequence[Step]]
     least: Integers
@@ -166,7 +166,7 @@ class Fixed(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fixing:
-    """Domains that are looked at, by number, their axes, kinds (of equal slots and axis) and the steps of each kind.
+    """The domains, their kinds and steps, and the prices by which steps are excluded.
 
     `area` is the number of each domain's area of the prices. `rows` are the steps of the prices in their order, without
     the short group and with it; None if areas are blocks.
@@ -182,11 +182,11 @@ class Fixing:
     rows: tuple[Sequence[Step], Sequence[Step]] | None
 
     def all(self) -> Fixed:
-        """Return every step of every domain."""
+        """Return all steps of all domains."""
         return Fixed([self.steps[kind] for kind in self.kind.tolist()], np.zeros(len(self.domains), dtype=np.int64))
 
     def within(self, priced: Prices, cost: int) -> Fixed:
-        """Return the steps that plans have which cost no more than `cost` in what is bounded."""
+        """Return the steps that plans of at most `cost` can contain."""
         if self.rows is None:
             return self._by_block(priced, cost)
         return self._by_kind(priced, cost, self.rows)
@@ -224,7 +224,10 @@ class Fixing:
 
 
 def fixing(offer: Offer, domains: Integers, axis: Integers, limits: Sequence[int | None]) -> Fixing:
-    """Return the steps that domains can take, and their prices if any. `limits` has a limit for each axis."""
+    """Return the steps that domains can take, with prices if they can be computed.
+
+    `limits` has one limit for each axis.
+    """
     # 1. Domains of equal slots and axis are of one kind, with the same steps.
     # 2. Areas of the prices are blocks where these are compared first, else domains of one kind and one cost.
     # 3. Each area has a table of steps without the short group and one with it, and what each step costs.

@@ -31,7 +31,7 @@ from gkm.packing.values import TooLargeError
 
 
 class Area(NamedTuple):
-    """Areas or domains (their numbers), in the order of their keys, that are paid for together.
+    """Areas or domains, by number, whose cost is paid once for all. A `forced` one must be used.
 
     An area with a domain that is `forced` cannot be left aside.
     """
@@ -45,14 +45,14 @@ Part = Area | int
 
 
 class AreaLevel(NamedTuple):
-    """A level of the tree: the number of each domain's area, and what an area costs."""
+    """A level of the tree: the area number of each domain, and the cost of using an area."""
 
     numbers: Sequence[int]
     cost: int
 
 
 class Symmetry(NamedTuple):
-    """The data that symmetry needs: the kind of each domain, and the most of its kind in one block.
+    """What is needed to leave out equivalent domains: their kind, and how many of a kind can be used in one block.
 
     No more than `areas` are needed of areas that are alike. Domains that are `forced` are all needed.
     """
@@ -64,7 +64,7 @@ class Symmetry(NamedTuple):
 
 
 class Tree(NamedTuple):
-    """Parts, their common properties, and whether one of them is forced."""
+    """A tree of parts, the properties that they share, and whether a part is forced."""
 
     parts: tuple[Part, ...]
     kind: Hashable
@@ -72,7 +72,7 @@ class Tree(NamedTuple):
 
 
 def tree(domains: Sequence[int], levels: Sequence[AreaLevel], alike: Symmetry) -> Tree:
-    """Return the tree of some domains, whose keys rise; `levels` from the top down, without the domains."""
+    """Build the tree of sorted domains; `levels` go from the widest to the closest, without the domains."""
     seen: Counter[Hashable] = Counter()
     found, kinds, any_forced = list[Part](), list[Hashable](), False
     for part, kind, forced, most in _parts(domains, levels, alike):
@@ -105,13 +105,13 @@ def _area(cost: int, parts: tuple[Part, ...], *, forced: bool) -> Area:
 
 
 MAX_CELLS = 25_000_000
-"""The most stored costs, at eight bytes each: 200 MB."""
+"""Limit of stored costs, at eight bytes each: 200 MB."""
 MAX_STEPS = 300_000_000
-"""Cells of all options together: about a second."""
+"""Limit of table cells over all options: about a second of work."""
 DOMAIN_AREA = -1
 
 INT64_BITS = 62
-"""A sum of costs takes 62 bits at most: the sum that stands for "impossible" and one more cost stay within int64."""
+"""Limit of bits of a cost, so that the sum of two costs fits into int64."""
 
 # int64, or Python's integers where 64 bits do not suffice.
 Table = NDArray[Any]
@@ -119,7 +119,7 @@ Cell = tuple[int, ...]
 
 
 class DomainOption(NamedTuple):
-    """The groups that a domain takes: a most of whole groups on an axis, and with `short` the short last group."""
+    """An option of a domain: up to a number of whole groups on one axis, with or without the short last group."""
 
     groups: int
     cost: int
@@ -128,7 +128,7 @@ class DomainOption(NamedTuple):
 
 
 class Filled(NamedTuple):
-    """The table of a domain and what follows it, or of an area (`domain` is DOMAIN_AREA) and what is in it.
+    """A filled table: the smallest costs from one part of the tree on.
 
     `here` are least costs from this part on. After a domain comes `follow`, and each of its options costs `extra` more;
     an area that is paid for has the costs `follow` of its first part.
@@ -143,10 +143,10 @@ class Filled(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Problem:
-    """The question: the options of each domain by its number, and the most whole groups of each axis.
+    """The problem to solve: the options of each domain, and the largest number of whole groups on each axis.
 
-    Domains that are `forced` take one of their options, which may have no groups beyond the uncounted ones.
-    With `short` the last group is short, and there are options with it. Sums of costs are below `impossible`.
+    Domains that are `forced` take one of their options, which may have no groups beyond the uncounted ones. With
+    `short` the last group is short, and there are options with it. Sums of costs are below `impossible`.
     """
 
     options: Sequence[Sequence[DomainOption]]
@@ -164,19 +164,22 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tables:
-    """Least costs of a problem. A cell begins with its row: 0, or 1 + the axis on which the short group is to be."""
+    """The smallest costs of a solved problem.
+
+    A cell begins with its row: 0, or 1 + the axis of the short last group.
+    """
 
     problem: Problem
     filled: tuple[Filled, ...]
     total: Table
 
     def least(self, cell: Cell) -> int:
-        """Return the least cost of a cell, `impossible` or more where no plan does it."""
+        """Return the smallest cost of a cell; `impossible` or more if no plan exists."""
         return int(self.total[cell])
 
 
 def solve(problem: Problem) -> Tables:
-    """Return the least costs of all cells.
+    """Compute the smallest costs of all cells.
 
     Raises:
         TooLargeError: the tables would take more memory or time than is given.
@@ -247,7 +250,7 @@ def _sizes(parts: Sequence[Part], options: Sequence[Sequence[DomainOption]]) -> 
 
 
 class DomainChoice(NamedTuple):
-    """The groups in a used domain: whole groups, their axis, and whether the short last group is there beside them."""
+    """The whole groups in a used domain, their axis, and whether the short last group is there."""
 
     domain: int
     groups: int
@@ -265,7 +268,7 @@ class _Steps(NamedTuple):
 
 
 def read(tables: Tables, starts: Iterable[Cell]) -> list[DomainChoice]:
-    """Return the groups that each used domain takes, in order, from one of some cells that cost equally little."""
+    """Return the groups of each used domain in a plan of smallest cost that starts from one of these cells."""
     # 1. All cells that plans of least cost pass are followed, forward to the domains that are used. Cells are numbered
     #    as they lie in memory; there are often hundreds from which a domain can go on.
     # 2. Backward, steps are dropped that do not lead to these plans.

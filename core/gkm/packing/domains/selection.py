@@ -1,4 +1,4 @@
-"""Which domains a run uses and what each takes, by tables, where each domain is in one scope (calculus.md, Method).
+"""Choose the domains of a run, and their groups, with tables, if each domain is in one scope (calculus.md, Method).
 
 A plan that is the best without ceilings, and within them, is the best. Only what plans close to the bound can have is
 put into tables; where these show that the bound is not reached, they are made again for the cost that they found.
@@ -33,7 +33,7 @@ WHOLE = -1
 
 
 class Costs(NamedTuple):
-    """A number for each part of the cost of a plan: the most that a plan has of it, or the weight of one."""
+    """A number for each part of a plan's cost: its largest value, or its weight."""
 
     spares: int
     domains: int
@@ -44,7 +44,7 @@ class Costs(NamedTuple):
 
 
 class Objective(NamedTuple):
-    """The unit costs of each part. The sum of a whole plan is below `impossible`. `first` is the cost after spares.
+    """The weight of each part of the cost, so that weighted sums compare as the policy does.
 
     Where `impossible` takes more than 62 bits, sums are Python's integers: exact at any size, and slow (knapsack.py).
     """
@@ -55,7 +55,7 @@ class Objective(NamedTuple):
 
 
 def objective(policy: Policy, limits: Costs) -> Objective:
-    """Return weights whose sums compare as the policy does, as long as no part of a sum exceeds its limit."""
+    """Return weights for a policy, valid as long as no part of a cost exceeds its limit."""
     weights: dict[str, int] = {}
     shift = 0
     for part in reversed(ORDERS[policy]):
@@ -65,7 +65,7 @@ def objective(policy: Policy, limits: Costs) -> Objective:
 
 
 class Chosen(NamedTuple):
-    """The groups that a domain takes, by scope, and the scope of the short last group if it is there, WHOLE else.
+    """The groups that one domain takes, by scope, and the scope of the short last group, if it is there.
 
     `domain` is its number in the inventory. Without scopes there is one, with number 0. `away` are the groups of each
     scope whose spares may lie elsewhere; empty if that follows from the slots.
@@ -78,14 +78,14 @@ class Chosen(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """The groups that domains take, in order of their keys, and their cost."""
+    """The groups that all used domains take, and their cost."""
 
     chosen: list[Chosen]
     cost: int
 
 
 def objective_of(capacity: Capacity, request: Request) -> Objective:
-    """Return costs wide enough for any plan: a best one has as many of each as groups, at most."""
+    """Return an objective with weights that are large enough for any plan of the request."""
     groups, inventory = request.groups, capacity.inventory
     usable = np.flatnonzero(capacity.domain_slots)
     areas = [len(np.unique(numbers[usable])) for numbers in (inventory.blocks, inventory.clusters, inventory.regions)]
@@ -99,7 +99,7 @@ def objective_of(capacity: Capacity, request: Request) -> Objective:
 
 
 def choose(offer: Offer, costs: Objective, most: int | None = None) -> Choice | None:
-    """Return what each used domain takes at the least cost; None if the run does not fit, or for more than `most`.
+    """Return the choice of domains with the smallest cost; None if the run does not fit, or costs more than `most`.
 
     Raises:
         TooLargeError: the run has too many groups, or could use too many domains, to be solved exactly.

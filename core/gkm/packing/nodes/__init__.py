@@ -1,1 +1,1 @@
-"""From how many groups each domain takes to the nodes of every pod and spare."""
+"""Choose the nodes of every pod and spare, given how many groups each domain takes."""

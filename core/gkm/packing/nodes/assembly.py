@@ -1,4 +1,4 @@
-"""From how many groups each domain takes to the nodes of every pod and spare.
+"""Assemble a plan: number the groups and choose the nodes of every pod and spare, given the groups of each domain.
 
 Groups are numbered by place, then by scope; the short last group is the last, wherever it is. Where spares leave, they
 belong to the groups with the highest numbers in their domain.
@@ -40,7 +40,7 @@ class _Part:
 
 
 def assemble(capacity: Capacity, request: Request, chosen: Sequence[Chosen]) -> tuple[Group, ...]:
-    """Return the groups in the order of their index. The choice must fit."""
+    """Return the groups of a plan with their nodes, sorted by index; the chosen domains must have enough slots."""
     # 1. The groups of each scope in each domain are a part, with the spares that must stay or may leave.
     # 2. Spares that leave get domains (`guests`); spares of the last groups of a part leave.
     # 3. Each domain is laid out with its groups and guests (`layout`).

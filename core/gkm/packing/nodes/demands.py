@@ -1,4 +1,4 @@
-"""Inputs and results of the layout of a domain, and the slack of scopes that share nodes.
+"""Inputs and results of choosing nodes in a domain, and the spare slots (slack) of scopes that share nodes.
 
 By Hall's theorem demands fit if and only if every choice of scopes asks for no more slots than the nodes have that at
 least one of them takes. The slots left to each choice are its slack; a slot that one scope takes costs slack of the
@@ -17,11 +17,11 @@ from gkm.packing.inventory import Integers
 ANY_SCOPE = frozenset({0})
 
 Costs = tuple[int, int]
-"""Spares that share a node with their group, and pairs of a group and a node that it is on."""
+"""The number of spares on a node of their own group, and of pairs of a group and a node that it uses."""
 
 
 class NodeSlots(NamedTuple):
-    """A node with free slots for pods of this run. `rest` are free GPUs that make no slot; `scopes` take the node."""
+    """A node with free slots. `rest` are free GPUs that are too few for another slot; `scopes` may use the node."""
 
     name: str
     slots: int
@@ -30,7 +30,7 @@ class NodeSlots(NamedTuple):
 
 
 class GroupDemand(NamedTuple):
-    """Pods of a group, and its spares that stay. Spares of groups of other domains are a group without pods."""
+    """The pods of a group to place in a domain, and its spares there. Spares of other domains' groups have no pods."""
 
     pods: int
     spares: int
@@ -38,34 +38,34 @@ class GroupDemand(NamedTuple):
 
 
 class NodeChoice(NamedTuple):
-    """The nodes of a group, as bits, and how many of its spares are beside it."""
+    """The nodes of a group, as bits of a number, and how many of its spares share them."""
 
     nodes: int
     beside: int
 
 
 class GroupNodes(NamedTuple):
-    """Where a group is: its pods by node, and the node of each spare."""
+    """The chosen nodes of a group: its pods by node, and the node of each spare."""
 
     pods: tuple[tuple[str, int], ...]
     spares: tuple[str, ...]
 
 
 class Numbered(NamedTuple):
-    """A layout by the numbers of nodes: of each group its pods by node, and the nodes of its spares."""
+    """A layout with node numbers: for each group its pods by node, and the nodes of its spares."""
 
     pods: list[dict[int, int]]
     spares: list[list[int]]
 
     @property
     def costs(self) -> Costs:
-        """Return the spares that share a node with their group, and the (group, node) pairs."""
+        """Return the costs of the layout."""
         both = zip(self.pods, self.spares, strict=True)
         return sum(at in own for own, nodes in both for at in nodes), sum(map(len, self.pods))
 
 
 def free_nodes(capacity: Capacity, domain: int, scopes: frozenset[int]) -> list[NodeSlots]:
-    """Return the nodes of a domain that have slots for some scopes, each with the scopes that take it."""
+    """Return the nodes of a domain with free slots for these scopes."""
     members = capacity.inventory.in_domain(domain)
     here = slice(members.start, members.stop)
     slots, kinds = capacity.node_slots[here].tolist(), capacity.node_kinds[here].tolist()
@@ -78,7 +78,7 @@ def free_nodes(capacity: Capacity, domain: int, scopes: frozenset[int]) -> list[
 
 
 def slots_of(nodes: Sequence[NodeSlots], some: int) -> int:
-    """Return the slots of some nodes, which are bits of a number."""
+    """Return the total slots of the nodes whose bits are set in `some`."""
     return sum(node.slots for at, node in enumerate(nodes) if some >> at & 1)
 
 
@@ -87,7 +87,7 @@ UNLIMITED = 1 << 62
 
 
 class Slack:
-    """The slack of every choice of the scopes that demand slots, as one array: choices are numbers, a bit per scope."""
+    """The spare slots of every combination of scopes; a combination is a number with one bit for each scope."""
 
     def __init__(self, slots: Mapping[Scopes, int], demand: Mapping[int, int]) -> None:
         self.bits = {scope: 1 << number for number, scope in enumerate(sorted(demand))}
@@ -99,19 +99,19 @@ class Slack:
             self.left -= self._with({scope}) * count
 
     def allowed(self, scope: int, kind: Scopes) -> int:
-        """Return how many slots of nodes of a kind a scope may take of what it demands."""
+        """Return how many slots of a kind of nodes a scope may use."""
         if len(self.bits) == 1:
             return UNLIMITED
         harmed = self._with(kind) & ~self._with({scope})
         return int(self.left[harmed].min(initial=UNLIMITED))
 
     def take(self, scope: int, kind: Scopes, count: int) -> None:
-        """Give a scope slots that it demands."""
+        """Let a scope use slots."""
         if len(self.bits) > 1:
             self.left += count * (self._with({scope}).astype(np.int64) - self._with(kind))
 
     def reach(self) -> Integers:
-        """Return how many slots more each choice of scopes could take: the least slack of the choices around it."""
+        """Return how many more slots each combination of scopes can use."""
         found = self.left.copy()
         for bit in self.bits.values():
             without = self._choices[self._choices & bit == 0]

@@ -1,4 +1,4 @@
-"""In which domains spares are that may leave the domain of their group: as near as they can (calculus.md).
+"""Place spares that find no slot in the domain of their group into other domains, as near as possible (calculus.md).
 
 Levels are gone through from the domain on, and a level is left only when it is full. Within a level the domains that
 the run uses come first, because what they keep free is stranded; then keys decide. A domain gives a spare no slot that
@@ -18,11 +18,11 @@ from gkm.packing.nodes.demands import UNLIMITED, GroupDemand, Slack
 from gkm.packing.values import Distance, Spare
 
 Demand = Mapping[int, int]
-"""Slots by scope."""
+"""Slots needed by each scope."""
 
 
 class Departure(NamedTuple):
-    """Spares of a scope's groups in a domain that may leave it."""
+    """Spares of a scope's groups in a domain that may be placed in another domain."""
 
     domain: int
     scope: int
@@ -30,7 +30,7 @@ class Departure(NamedTuple):
 
 
 class Guests(NamedTuple):
-    """Where some of the spares of a departure are. At Distance.DOMAIN they did not leave."""
+    """The domain in which some of these spares are placed. Distance.DOMAIN means that they stayed."""
 
     domain: int
     distance: Distance
@@ -40,7 +40,7 @@ class Guests(NamedTuple):
 def assign_guests(
     capacity: Capacity, stays: Mapping[int, Demand], departures: Sequence[Departure]
 ) -> list[list[Guests]]:
-    """Return where the spares of each departure are, nearest first. `stays` are slots that a domain must give.
+    """Return where the spares of each departure are placed, nearest first; `stays` are slots that domains must keep.
 
     Where all fit together, all are placed; else where no node is in several scopes as many as fit. Within each level
     are as many spares as can be, where no node is in several scopes. Else no spare can be nearer unless another one
@@ -72,7 +72,7 @@ def assign_guests(
 
 
 def hosted_demands(departed: Iterable[tuple[int, Sequence[Guests]]]) -> dict[int, list[GroupDemand]]:
-    """Return the demands of each domain for the spares that it hosts, by scope; `departed` has guests by scope."""
+    """Return, for each domain, the demands of spares from other domains, by scope."""
     hosted: dict[int, Counter[int]] = {}
     for scope, some in departed:
         for guest in some:
@@ -86,7 +86,10 @@ def hosted_demands(departed: Iterable[tuple[int, Sequence[Guests]]]) -> dict[int
 def guest_spares(
     capacity: Capacity, scope: int, guests: Iterable[Guests], nodes: Mapping[tuple[int, int], Iterator[str]]
 ) -> list[Spare]:
-    """Return the spares of a scope where they are guests; `nodes` has the nodes left by domain and scope."""
+    """Return the spares of a scope with their nodes in other domains.
+
+    `nodes` has the nodes left by domain and scope.
+    """
     places, gpus = capacity.inventory.places, capacity.pod_gpus
     return [
         Spare(node, gpus, places[guest.domain], guest.distance)
@@ -96,7 +99,7 @@ def guest_spares(
 
 
 def distance_between(inventory: Inventory, one: int, other: int) -> Distance:
-    """Return the nearest level that two domains share."""
+    """Return the closest level at which two domains are in the same area."""
     areas = ((distance, area_of(inventory, one, distance)) for distance in Distance)
     return next(
         distance for distance, area in areas if area is not None and area == area_of(inventory, other, distance)
@@ -104,7 +107,7 @@ def distance_between(inventory: Inventory, one: int, other: int) -> Distance:
 
 
 def area_of(inventory: Inventory, domain: int, distance: Distance) -> tuple[object, ...] | None:
-    """Return what a domain shares with all that is no further from it; None if its rack is not known."""
+    """Return the area around a domain at this distance; None if its rack is not known."""
     place = inventory.places[domain]
     if distance is Distance.RACK:
         rack = inventory.racks[domain]

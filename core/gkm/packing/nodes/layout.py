@@ -1,4 +1,4 @@
-"""Which nodes of a domain the pods of its groups and their spares take (calculus.md, Inside a domain).
+"""Choose the nodes of a domain for the pods of its groups and their spares (calculus.md, Inside a domain).
 
 The quick layout serves domains of any size, also of a hundred thousand nodes: a group takes the largest node until one
 has slots for the rest of it, which is the fewest nodes for a group alone.
@@ -29,30 +29,30 @@ from gkm.packing.program import SECONDS, Program, SearchLimits, Sum, total
 from gkm.packing.values import TooLargeError
 
 MAX_STEPS_OF_RUN = 150_000
-"""Steps of searches in all domains of a run: less than half a second."""
+"""Limit of search steps over all domains of a run: less than half a second."""
 MAX_NODES = 8
-"""Sets of nodes double with each."""
+"""Limit of nodes for the search: the number of sets of nodes doubles with each."""
 MAX_STEPS = 5_000
-"""Choices that are looked at in a domain before the integer program is made: some 15 ms."""
+"""Limit of choices that the search tries in a domain before the integer program: about 15 ms."""
 PROGRAM_STEPS = 10_000
-"""The cost of such a program in the budget."""
+"""Search steps that one integer program is counted as."""
 _NODES = 2_000
 
 
 def lay_out(nodes: Sequence[NodeSlots], groups: Sequence[GroupDemand]) -> tuple[GroupNodes, ...]:
-    """Return where the groups of one domain go. The nodes must have slots enough for them and their spares."""
+    """Return the nodes of the groups of one domain, which must have enough slots for them and their spares."""
     return Layouts().lay_out(nodes, groups)
 
 
 @dataclass(slots=True)
 class Layouts:
-    """The layouts of a run's domains. Domains that are alike are laid out once, and share a limit of steps."""
+    """Computes the layouts of a run's domains. Equal domains are laid out once; all share a limit of search steps."""
 
     steps: int = MAX_STEPS_OF_RUN
     _known: dict[tuple[object, ...], Numbered] = field(default_factory=dict)
 
     def lay_out(self, nodes: Sequence[NodeSlots], groups: Sequence[GroupDemand]) -> tuple[GroupNodes, ...]:
-        """Return where the groups of one domain go; only the scopes of these groups are named for each node."""
+        """Return the nodes of the groups of one domain."""
         rows = sorted([(-node.slots, node.rest, node.name, node) for node in nodes if node.slots])
         ordered = [row[-1] for row in rows]
         if ordered and ordered[0].slots == 1 and len({group.scope for group in groups}) == 1:
@@ -92,7 +92,7 @@ def _sequential(nodes: Sequence[NodeSlots], groups: Sequence[GroupDemand]) -> tu
 
 
 def lay_out_greedily(nodes: Sequence[NodeSlots], groups: Sequence[GroupDemand]) -> Numbered:
-    """Return a layout. Nodes come in their order of preference; they must have slots enough."""
+    """Return a layout that fills the nodes in the given order; they must have enough slots."""
     # 1. Pods of one group after another take the largest node, and for the rest the tightest.
     # 2. Spares take the tightest node that their group is not on, then any node.
     # 3. Spares beside their group change places with others.
@@ -250,7 +250,7 @@ def _swapped(
 
 
 def least_costs(nodes: Sequence[NodeSlots], group: GroupDemand) -> Costs:
-    """Return the least that a group costs in any layout."""
+    """Return a lower bound of the costs of a group in any layout."""
     slots = sorted((node.slots for node in nodes if group.scope in node.scopes), reverse=True)
     pairs = fewest_nodes(slots, group.pods)
     apart = sum(slots) - max(group.pods, slots[-1]) if pairs else group.spares
@@ -258,7 +258,7 @@ def least_costs(nodes: Sequence[NodeSlots], group: GroupDemand) -> Costs:
 
 
 def fewest_nodes(slots: Sequence[int], pods: int) -> int:
-    """Return how many nodes hold some pods at least; the largest come first."""
+    """Return the smallest number of nodes that hold these pods."""
     count = 0
     while pods > 0:
         pods -= slots[count]
@@ -267,7 +267,7 @@ def fewest_nodes(slots: Sequence[int], pods: int) -> int:
 
 
 class Search:
-    """A depth-first search, group by group, and the integer program where it ends early. `steps` are what it took."""
+    """A depth-first search for the best layout, group by group, followed by an integer program if it is cut off."""
 
     def __init__(self, nodes: Sequence[NodeSlots], groups: Sequence[GroupDemand], known: Costs) -> None:
         self.steps = 0
@@ -282,7 +282,7 @@ class Search:
         self._further.reverse()
 
     def better(self) -> Numbered | None:
-        """Return the best layout that was found; None if the known layout is the best."""
+        """Return a better layout than the known one, the best that was found; None if the known one is the best."""
         free = np.zeros(len(self._sets), dtype=np.int64)
         for at, node in enumerate(self._nodes):
             free += (self._sets >> at & 1) * node.slots

@@ -1,4 +1,4 @@
-"""A plan follows pods that run elsewhere: which groups they form, and where. Pure.
+"""Adapt a plan to pods that run on other nodes than planned: which groups they form, and where. Pure.
 
 A group stays where the plan has it while pods hold its GPUs there. A group that pods hold where an older plan had it is
 there again, such as on a node that returned. The rest is planned on the GPUs that pods hold and no other group has. A
@@ -16,14 +16,17 @@ from gkm.packing.values import Group, Node, Plan, Request, TooLargeError
 
 @dataclass(frozen=True, slots=True)
 class PodGpus:
-    """The GPUs that pods of a run hold by node, and the nodes among them whose place is known."""
+    """The GPUs that pods of a run use on each node, and which of these nodes have a known place."""
 
     gpus: Mapping[str, int]
     nodes: Sequence[Node]
 
 
 def following(request: Request, plans: Sequence[Sequence[Group]], held: PodGpus) -> tuple[Group, ...]:
-    """Return the groups of a plan where pods hold their GPUs; `plans` are the plans of the run, the current first."""
+    """Return the groups of a new plan that matches where pods run.
+
+    `plans` are the run's plans, the current one first.
+    """
     current, *older = plans
     rest = Counter(held.gpus)
     found = {group.index: group for group in current if _take(rest, group)}

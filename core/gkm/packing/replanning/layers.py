@@ -1,4 +1,4 @@
-"""The numbers of groups that come to a domain, so that the groups of each layer lie in one area (calculus.md). Pure.
+"""Number the groups that move to a domain, so that consecutive groups (a layer) lie in one area (calculus.md). Pure.
 
 A layer is every so many groups by number. The groups that stay say where their layers are; the other layers go where
 areas have room for them, the outermost first, in the order of numbers and of areas.
@@ -18,9 +18,9 @@ def arrivals(
     open_numbers: Iterable[int],
     coming: Sequence[int],
 ) -> list[int]:
-    """Return the number of each group that comes to the domains `coming`; `staying` has the domain of the others.
+    """Return the number of each group that moves to the domains `coming`.
 
-    The domains have room for whole layers.
+    `staying` has the domain of the other groups. The domains have room for whole layers.
     """
     waiting = [number for number in open_numbers if number not in staying]
     if not request.layers:

@@ -1,4 +1,4 @@
-"""The placement model of a run that has a plan, with a column for each group that may stay (calculus.md).
+"""The integer program for a run that already has a plan, with a column for each group that may stay (calculus.md).
 
 The model places the whole run. Untouched groups are rows that no solution breaks; a touched group has a column that is
 1 where it keeps its domain and scope, and one for its pods that keep their slots on each kind of nodes. So groups that
@@ -20,7 +20,7 @@ from gkm.packing.values import CostPart, Group, Request
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """How many groups each domain takes of each scope, and which groups stay.
+    """Which groups stay, and how many groups of each scope each domain takes.
 
     `stays` has the touched groups that stay, each with its pods that keep their slots, by kind of nodes. `slots` are
     the slots that each scope takes of a kind of nodes in a domain, for pods and colocated spares; `colocated` are these
@@ -41,7 +41,7 @@ class Assignment:
 def assign(
     offer: Capacity, request: Request, surviving: SurvivingPlan, deadline: float, *, any_way: bool = False
 ) -> Assignment | None:
-    """Return the assignment that moves the fewest groups, then pods, lacks the fewest spares and costs least.
+    """Return the assignment that moves the fewest groups, then the fewest pods, then lacks the fewest spares.
 
     None if the touched groups do not fit beside the untouched. With `any_way` the first assignment that fits is
     returned.
@@ -84,7 +84,7 @@ def assign(
 def matched(
     offer: Capacity, request: Request, surviving: SurvivingPlan, groups: Sequence[Group], *, proven: bool
 ) -> Assignment:
-    """Return the assignment of a plan from scratch: a group stays if the plan has one in its domain and scope."""
+    """Return the assignment for a plan from scratch; a group stays if the plan has a group in its domain and scope."""
     scopes = {name: number for number, name in enumerate(request.scope_names)}
     whole: Counter[Key] = Counter()
     colocated: Counter[Key] = Counter()
@@ -119,7 +119,7 @@ def matched(
 
 
 def by_kind(offer: Capacity, nodes: Mapping[str, int]) -> Counter[int]:
-    """Return counts by kind of nodes, from counts by node."""
+    """Return counts for each kind of nodes from counts for each node."""
     found: Counter[int] = Counter()
     for name, count in nodes.items():
         found[offer.kind_of(name)] += count

@@ -22,7 +22,7 @@ from gkm.packing.values import Distance, Location, Request, Spare
 
 
 def assign_nodes(offer: Capacity, request: Request, surviving: SurvivingPlan, chosen: Assignment) -> list[NewGroup]:
-    """Return all groups in the order of their numbers, with the nodes of their pods and spares."""
+    """Return all groups with the nodes of their pods and spares, sorted by number."""
     # 1. Groups stand where the assignment has them, with the pods that keep their slots.
     # 2. In each domain and scope groups that stay get nodes for lost pods: of their spares, free ones, or of neighbors.
     # 3. Groups that come from elsewhere are laid out on what is free.

@@ -1,4 +1,4 @@
-"""A run that has a plan is planned again. The fewest groups move; the others stay as they are (calculus.md). Pure.
+"""Plan a run again that already has a plan, and move as few groups as possible (calculus.md). Pure.
 
 Each result says in sentences what stays, what moves, and why.
 """
@@ -167,7 +167,7 @@ def _group(request: Request, group: NewGroup) -> Group:
 
 
 MAX_SENTENCES = 32
-"""The most groups that are named one by one. The rest is a number."""
+"""Limit of groups that are named one by one; the others are counted."""
 _RELEASED = "the other groups do not fit beside the undamaged groups, so that some of these may move as well"
 NOT_PROVEN = "the search for fewer moves ended at its limit, so that fewer groups may have to move"
 
@@ -183,7 +183,7 @@ def _metrics(offer: Capacity, request: Request, groups: Sequence[Group]) -> Metr
 def replanned(
     previous: FormerPlan, made: Plan, spares: int, stays: Mapping[int, int], *, proven: bool, freed: bool
 ) -> Replanned:
-    """Return the plan and what became of each group of the former one.
+    """Return the new plan, and for each group of the former plan whether it stayed, was repaired or moved.
 
     `stays` has the groups that keep their domain and scope, each with its pods that took slots of spares. `proven` says
     that no fewer groups can move, and `freed` that undamaged groups may have moved.

@@ -32,7 +32,7 @@ class SurvivingGroup:
 
 @dataclass(frozen=True, slots=True)
 class SurvivingPlan:
-    """Groups that do not change; those that may stay in their domains; and the numbers of those without a place.
+    """What remains of the former plan: untouched groups, groups that may stay, and the numbers of all others.
 
     `short` is the number of the short last group, -1 where all are whole. `open_numbers` are all numbers of groups that
     are not `untouched`; a smaller run leaves the last of them out. `lenient` says that spares may be lacking: something
@@ -46,7 +46,7 @@ class SurvivingPlan:
     lenient: bool
 
     def with_released(self, members: Sequence[SurvivingGroup]) -> "SurvivingPlan":
-        """Return what remains where some untouched groups may move as well."""
+        """Return the same plan, but let these untouched groups move."""
         indexes = {member.index for member in members}
         return replace(
             self,
@@ -57,7 +57,7 @@ class SurvivingPlan:
 
 
 def surviving_plan(offer: Capacity, request: Request, former: Sequence[Group], numbers: int) -> SurvivingPlan:
-    """Return what remains of a former plan for a request of the size that is planned.
+    """Return what remains of the former plan for a request of the planned size.
 
     `numbers` is how many groups the run has at its full size: a smaller run has only some of these numbers.
     """
@@ -209,7 +209,7 @@ class _Claims:
 
 @dataclass(slots=True)
 class NewGroup:
-    """A group in its domain and scope. `member` is what stood of it there, None if the group came from elsewhere.
+    """A group of the new plan in its domain and scope. `member` is the same group in the former plan, if it stayed.
 
     `ready` are spares of the former plan whose slots no pod took; `spares` the spares of this plan. `from_spares` are
     pods that took the slots of spares, their own or a neighbor's.
@@ -228,18 +228,18 @@ class NewGroup:
 
     @property
     def need(self) -> int:
-        """Return the pods without a node."""
+        """Return how many pods have no node yet."""
         return self.pods - self.nodes.total()
 
     @property
     def changed(self) -> bool:
-        """Return whether pods of the group are on other nodes than before."""
+        """Return whether any pod of the group has another node than before."""
         return self.member is None or self.member.nodes != self.nodes
 
     def here(self) -> list[Spare]:
-        """Return the spares that are ready in the domain of the group."""
+        """Return the remaining spares in the domain of the group."""
         return [spare for spare in self.ready if spare.place == self.place]
 
     def take_spare(self, node: str) -> None:
-        """Give up a spare on a node."""
+        """Use up a spare on a node for a pod."""
         self.ready.remove(next(spare for spare in self.ready if spare.node == node))
