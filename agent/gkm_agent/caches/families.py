@@ -48,7 +48,7 @@ def _choice(ref: CacheRef, members: list[WantedCache], pointers: Mapping[CacheRe
 def in_order(members: Iterable[WantedCache]) -> list[WantedCache]:
     """Return the members in order of preference: pinned, then the largest generation, the newest, the first name.
 
-    One that is held back comes after all others.
+    A held-back member, which made pods fail, comes after all others.
     """
     by_name = sorted(members, key=lambda member: member.ref.name)
     newest = sorted(by_name, key=lambda member: member.membership.created, reverse=True)

@@ -41,7 +41,8 @@ def uncollected() -> Iterator[None]:
     """Disable Python's garbage collection during the block and restore its state afterwards.
 
     Of 25,000 nodes in memory one full collection takes 40 ms, more than most plans (bench/packing_times.py). Planning
-    makes values and no cycles. Where two threads plan at once, the first that ends lets it come back: no harm.
+    makes values and no cycles. If two threads plan at once, the first that ends enables collection again, which does no
+    harm.
     """
     if not gc.isenabled():
         yield

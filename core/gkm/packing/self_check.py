@@ -1,8 +1,8 @@
 """Check every finished plan against the nodes and the request, independent of how it was found.
 
 The planners prove their plans by argument; this module adds up what they wrote, and looks up where it lies. A plan that
-exceeds a node, a ceiling or the size of its run, or lies elsewhere than it claims, would be bound by schedulers and
-stop the runs of others, so it is an error and never an answer.
+exceeds a node, a ceiling or the size of its run, or lies elsewhere than it claims, would stop the runs of others, so it
+is raised as an error and never returned.
 """
 
 from collections import Counter

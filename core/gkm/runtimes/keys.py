@@ -40,7 +40,7 @@ _ORDER: Final = {reason: number for number, reason in enumerate(MissReason)}
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """One factor: the reason of a miss where it differs, its value for comparison, and as much as anybody may read."""
+    """One factor of a key: the reason of a miss if it differs, its value, and the part of it that may be shown."""
 
     reason: MissReason
     value: str

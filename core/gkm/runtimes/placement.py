@@ -47,7 +47,7 @@ def environment(names: Sequence[str], path: str) -> dict[str, str]:
 
 
 def beside(names: Sequence[str], path: str) -> dict[str, str]:
-    """Return the variables of runtimes that have no cache at `path`, but compile in the programs of those that have.
+    """Return variables for further runtimes of the same programs, so that they compile into a directory at `path`.
 
     Each names a directory that must be writable: a read-only one ends the program.
     """

@@ -10,19 +10,20 @@ from gkm.templates.pools import identity
 from gkm.templates.values import Json, TemplateInvalid, check_levels
 
 _METADATA = frozenset({"name", "namespace", "labels", "annotations"})
-"""Others would let a template take part in garbage collection (ownerReferences) or block it (finalizers)."""
+"""Allowed metadata fields. Others would let a template take part in garbage collection (ownerReferences) or block
+it."""
 
 
 @dataclass(frozen=True, slots=True)
 class TemplateFindings:
-    """Why a template is refused, and warnings that do not refuse it; empty if all is well."""
+    """The reasons for refusing a template, and warnings; both are empty for a good template."""
 
     errors: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
 def check(template: Json, settings: TaskGroups) -> TemplateFindings:
-    """Return the findings about a template; expressions are not compiled here."""
+    """Check a template without compiling its expressions; return the findings."""
     try:
         check_levels(template)
         encoded(template, MAX_TEMPLATE_BYTES, "all fields together")
@@ -54,7 +55,7 @@ def check(template: Json, settings: TaskGroups) -> TemplateFindings:
 
 
 def not_allowed(group: str, kind: str, settings: TaskGroups) -> str:
-    """Return why templates may not create a kind; "" if they may."""
+    """Return why templates may not create objects of a kind; "" if they may."""
     if settings.allows(group, kind):
         return ""
     allowed = ", ".join(map(str, settings.allowed_kinds)) or "none"

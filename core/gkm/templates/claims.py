@@ -1,4 +1,4 @@
-"""The claim that the pods of a group get: the ResourceClaimTemplate of its ComputeDomain. Pure."""
+"""The ResourceClaimTemplate of a group's ComputeDomain, whose claim its pods use. Pure."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,10 @@ def compute_domains(objects: Sequence[Json]) -> list[Json]:
 
 
 def claim_template_of(objects: Sequence[Json]) -> str | None:
-    """Return the name that the group's ComputeDomain gives its ResourceClaimTemplate; None if absent."""
+    """Return the name of the ResourceClaimTemplate that the group's ComputeDomain names.
+
+    None if the group has no domain.
+    """
     for domain in compute_domains(objects):
         try:
             return msgspec.convert(domain.get("spec"), ComputeDomainSpec).channel.resource_claim_template.name or None

@@ -5,11 +5,14 @@ import msgspec
 from gkm.templates.values import TemplateInvalid
 
 _ESCAPED = {"<": 5, ">": 5, "&": 5, "\u2028": 3, "\u2029": 3}
-"""Characters that the API server writes in six bytes, as Go's encoding/json does, and how many more bytes that is."""
+"""The bytes that the API server adds for characters that Go's encoding/json writes as six bytes."""
 
 
 def encoded(value: object, limit: int, what: str) -> bytes:
-    """Return a value as JSON; raise TemplateInvalid if it has more than `limit` bytes, or JSON cannot express it."""
+    """Return a value as JSON; raise TemplateInvalid if it exceeds `limit` bytes or is not JSON.
+
+    Messages call it `what`.
+    """
     text = _json(value, what)
     if len(text) > limit:
         raise TemplateInvalid(f"{what} have {len(text)} bytes as JSON; the limit is {limit}")
@@ -17,7 +20,7 @@ def encoded(value: object, limit: int, what: str) -> bytes:
 
 
 def stored_bytes(value: object, what: str) -> int:
-    """Return how many bytes a value takes where the API server stores it; raise TemplateInvalid if it is no JSON."""
+    """Return how many bytes a value takes in the API server; raise TemplateInvalid if it is not JSON."""
     text = _json(value, what)
     return len(text) + sum(text.count(each.encode()) * more for each, more in _ESCAPED.items())
 

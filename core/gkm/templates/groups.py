@@ -1,4 +1,4 @@
-"""A group and its rendered objects: variables for expressions, labels, owner, namespace, order of creation. Pure."""
+"""Prepare the objects of a group: variables for expressions, labels, owner, namespace and order of creation. Pure."""
 
 import re
 from collections.abc import Sequence
@@ -41,11 +41,11 @@ SAMPLE_GROUP = TaskGroup(
         ],
     ),
 )
-"""Every variable has a value: what templates are rendered with before there is a group."""
+"""A made-up group with a value for every variable, to render templates before a real group exists."""
 
 
 def variables(group: TaskGroup) -> Json:
-    """Return the variables of a group. One without a value, or whose value is not a label value, is left out."""
+    """Return the variables of a group for expressions; a variable without a valid label value is left out."""
     spec, workflow = group.spec, group.spec.workflow
     return {
         **_with_values(
@@ -107,7 +107,7 @@ def group_objects(rendered: Sequence[Json], group: TaskGroup, settings: TaskGrou
 
 
 def owner_references(group: TaskGroup) -> list[Json]:
-    """Return the owners of every object of a group, as JSON.
+    """Return the ownerReferences for the objects of a group.
 
     Not as a controller, and not blocking: without our finalizer, the garbage collector deletes the objects.
     """
@@ -115,7 +115,7 @@ def owner_references(group: TaskGroup) -> list[Json]:
 
 
 def check_size(group: TaskGroup, objects: Sequence[Json] = ()) -> None:
-    """Raise TooLarge if a group and its objects exceed MAX_GROUP_BYTES together; one object of the API holds them."""
+    """Raise TooLarge if a group and its objects together exceed MAX_GROUP_BYTES, because one API object stores them."""
     sizes = {
         "metadata": stored_bytes(group.metadata, "metadata"),
         "spec": stored_bytes(group.spec, "spec"),

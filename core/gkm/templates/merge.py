@@ -5,7 +5,7 @@ from typing import Any
 
 
 def merge_patch(target: Any, patch: Any) -> Any:  # noqa: ANN401 -- any JSON value
-    """Return `target` changed by `patch` (RFC 7386, section 2): objects merge, null deletes, anything else replaces."""
+    """Return `target` after the merge patch `patch` (RFC 7386, section 2)."""
     if not isinstance(patch, dict):
         return deepcopy(patch)
     base = target if isinstance(target, dict) else {}

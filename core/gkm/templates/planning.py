@@ -1,4 +1,4 @@
-"""Plan the objects of a group: merge, render and check the templates of its pool. The renderer is the only effect.
+"""Plan the objects of a group: merge, render and check the templates of its pool. Pure except for the renderer.
 
 Admission, the controllers and the command line plan with this module, so that they decide the same.
 """
@@ -23,7 +23,7 @@ _NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9]
 
 
 class PoolTemplate(NamedTuple):
-    """A GroupTemplate as planning uses it."""
+    """A GroupTemplate reduced to the fields that planning needs."""
 
     name: str
     object: Json
@@ -32,26 +32,26 @@ class PoolTemplate(NamedTuple):
 
     @classmethod
     def of(cls, template: GroupTemplate) -> "PoolTemplate":
-        """Return a GroupTemplate for planning."""
+        """Return a GroupTemplate in this form."""
         spec = template.spec
         return cls(template.metadata.name, spec.template, spec.validation, spec.nvlink_test)
 
     @property
     def rules(self) -> list[str]:
-        """Return the expressions of its validation."""
+        """Return the expressions of the template's validation rules."""
         return [rule.expression for rule in self.validation]
 
 
 class RuleNotMet(TemplateInvalid):
-    """A rule of a template is false for a group."""
+    """A validation rule of a template is not true for a group, so the group is refused."""
 
 
 def findings(template: PoolTemplate, settings: TaskGroups, renderer: Renderer) -> TemplateFindings:
-    """Return the findings about a template before there is a group.
+    """Check a template before any group uses it; return the findings.
 
     Raises:
-        RenderingFailed: it exceeds a limit.
-        RenderingUnavailable: no fault of the template.
+        RenderingFailed: rendering exceeds a limit.
+        RenderingUnavailable: rendering is not possible now; the template is not the cause.
     """
     found = check(template.object, settings)
     errors = list(found.errors)
@@ -62,13 +62,13 @@ def findings(template: PoolTemplate, settings: TaskGroups, renderer: Renderer) -
 
 
 def sample_object(template: PoolTemplate, settings: TaskGroups, renderer: Renderer) -> Json:
-    """Return a template rendered for the sample group, for which its rules are evaluated and may be false.
+    """Return a template rendered for the sample group, for which its rules may be false.
 
     Null values are left out: they delete fields of the templates before this one.
 
     Raises:
-        TemplateInvalid, RenderingFailed: it does not render, or to an object that no group may have.
-        RenderingUnavailable: no fault of the template.
+        TemplateInvalid, RenderingFailed: it cannot be rendered, or the object is not allowed in any group.
+        RenderingUnavailable: rendering is not possible now; the template is not the cause.
     """
     if template.rules:
         renderer.render((), variables(SAMPLE_GROUP), template.rules)  # alone: a false rule prevents the rendering
@@ -83,7 +83,7 @@ def sample_objects(objects: Sequence[Json], settings: TaskGroups, renderer: Rend
 
 
 def merged_objects(templates: Sequence[PoolTemplate]) -> list[Json]:
-    """Return the merged templates of a pool; the Job of a test of NVLink has its threshold as an annotation.
+    """Return the merged templates of a pool, not rendered; the Job of an NVLink test gets its threshold as annotation.
 
     Raises:
         TemplateInvalid: as `merged`.
@@ -102,7 +102,7 @@ def planned_objects(
         TooLarge: the API server would not store the group, or not with its objects.
         TemplateInvalid: the templates do not merge, or render to objects that the group must not have.
         RenderingFailed: an expression fails or exceeds a limit.
-        RenderingUnavailable: no fault of the templates.
+        RenderingUnavailable: rendering is not possible now; the templates are not the cause.
     """
     check_size(group)  # what may not be stored is not rendered
     if not templates:

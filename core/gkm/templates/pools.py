@@ -1,4 +1,4 @@
-"""Merge the templates of a pool: templates of one object become one, at the place of the first. Pure.
+"""Merge the templates of a pool: templates of the same object become one template, at the place of the first. Pure.
 
 Two templates are of one object if API group, kind and name are equal. Names are compared before they are rendered, with
 the whitespace inside their expressions normalized.
@@ -15,16 +15,16 @@ from gkm.templates.merge import merge_patch
 from gkm.templates.values import Json, NamedTemplate, TemplateInvalid, TooLarge, check_levels
 
 MAX_NAME = 1_024
-"""Characters of a name with its expressions. The search for expressions takes time that is quadratic in them."""
+"""Limit of characters of a name with its expressions; the search for expressions takes quadratic time."""
 _EXPRESSION = re.compile(r"\{([{%])[-+]?(.*?)[-+]?([%}])\}", re.DOTALL)
 _TOKEN = re.compile(r""""(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\w+|\S""", re.DOTALL)
 
 Identity = tuple[str, str, str]
-"""API group, kind and normalized name."""
+"""API group, kind and normalized name of an object."""
 
 
 def identity(template: Json) -> Identity:
-    """Return the API group, the kind and the normalized name of a template or an object.
+    """Return which object a template creates: API group, kind and normalized name.
 
     Raises:
         TemplateInvalid: apiVersion, kind or metadata.name is missing, or is no text.
@@ -39,7 +39,7 @@ def identity(template: Json) -> Identity:
 
 
 def merged(templates: Sequence[NamedTemplate]) -> list[Json]:
-    """Return the merged templates of a pool, in the order in which their objects were first named.
+    """Merge the templates of a pool and return one template for each object, in the order of first mention.
 
     Raises:
         TemplateInvalid: a template has no identity, two name different versions of one object, or the result exceeds

@@ -1,4 +1,4 @@
-"""Values that all of group templates share: JSON objects, names of variables, and the errors of templates.
+"""Values that all modules of gkm.templates share: JSON objects, names of variables, and the errors of templates.
 
 Standard library only: the child that renders imports this module.
 """
@@ -12,25 +12,25 @@ Json = dict[str, Any]
 VARIABLES = frozenset(
     {"WF_ID", "WF_UUID", "WF_GROUP_NAME", "WF_GROUP_UUID", "WF_POOL", "WF_SUBMITTED_BY", "TASKS"},
 )
-"""The variables that expressions may name; one without a value is undefined for that group."""
+"""The variables that expressions may use; a variable without a value is undefined for a group."""
 MAX_LEVELS = 64
 """Levels of a template or a rendered object, so that no function that recurses exceeds the stack."""
 
 
 @dataclass(frozen=True, slots=True)
 class NamedTemplate:
-    """A GroupTemplate's name and its object."""
+    """The name of a GroupTemplate with its object."""
 
     name: str
     object: Json
 
 
 class TemplateInvalid(ValueError):
-    """A template, a pool or a group cannot be used; the message says where, what and why."""
+    """A template, pool or group cannot be used; the message says where, what and why."""
 
 
 class TooLarge(TemplateInvalid):
-    """The API server would not store a group or a pool with its objects."""
+    """A group or pool with its objects is too large for the API server."""
 
 
 class RenderingFailed(TemplateInvalid):
@@ -38,7 +38,7 @@ class RenderingFailed(TemplateInvalid):
 
 
 class RenderingUnavailable(Exception):
-    """Rendering is not possible now; the templates are not the cause: the same request may succeed later."""
+    """Rendering is not possible now; the templates are not the cause, so the same request may succeed later."""
 
 
 def check_levels(value: object) -> None:

@@ -1,4 +1,4 @@
-"""ResourceClaim (resource.k8s.io/v1), reduced to the GPUs that are allocated to it. Pure.
+"""The GPUs that ResourceClaims (resource.k8s.io/v1) hold on nodes. Pure.
 
 NVIDIA's DRA driver publishes the devices of a node in a pool with the name of the node: gpu-0 is a GPU, and
 gpu-0-mig-19-0-1 a part of it; gpu-vfio-0 is a GPU for a virtual machine. A GPU of which a part is allocated is not free
@@ -21,7 +21,7 @@ _Text = Annotated[str, Meta(max_length=317)]
 
 
 class ClaimMetadata(Struct, frozen=True, gc=False):
-    """Name and namespace, and whether the claim is for a request that its pod has besides."""
+    """Name and namespace of a claim, and whether the scheduler made it for a pod's request of nvidia.com/gpu."""
 
     name: _Text = ""
     namespace: _Text = ""
@@ -29,7 +29,7 @@ class ClaimMetadata(Struct, frozen=True, gc=False):
 
 
 class AllocatedDevice(Struct, frozen=True, rename="camel", gc=False):
-    """A device of a driver, in a pool; with `admin_access` its GPUs stay free for others."""
+    """An allocated device: its driver, pool and name. With `admin_access`, others can use its GPU as well."""
 
     driver: _Text = ""
     pool: _Text = ""
@@ -44,7 +44,7 @@ class AllocatedDevices(Struct, frozen=True, gc=False):
 
 
 class Allocation(Struct, frozen=True, gc=False):
-    """What the scheduler allocated."""
+    """What the scheduler allocated to a claim."""
 
     devices: AllocatedDevices = AllocatedDevices()
 
@@ -64,7 +64,7 @@ class ClaimStatus(Struct, frozen=True, rename="camel", gc=False):
 
 
 class ResourceClaim(Struct, frozen=True, gc=False):
-    """A claim. `held` has the GPUs that it holds, as a text; `pods` are the pods of its namespace that use them.
+    """A ResourceClaim. `held` lists the GPUs that it holds as text; `pods` are the pods that use them.
 
     The rest is dropped once it is decoded: a user fills annotations.
     """
@@ -88,13 +88,13 @@ class ResourceClaim(Struct, frozen=True, gc=False):
 
     @property
     def gpus(self) -> Iterator["ClaimedGpu"]:
-        """Yield the GPUs that it holds."""
+        """Yield the GPUs that the claim holds."""
         for line in self.held.splitlines():
             node, _, devices = line.partition("=")
             yield from (ClaimedGpu(node, device) for device in devices.split(","))
 
     def outline(self, _why: str) -> Self:
-        """Return it without its pods: its GPUs are in use, by whom is not known."""
+        """Return a copy without pods: the GPUs are in use, but it is not known by which pod."""
         outlined = copy(self)
         structs.force_setattr(outlined, "pods", ())
         return outlined
@@ -104,7 +104,7 @@ _NO_STATUS = ClaimStatus()
 
 
 class ClaimedGpu(NamedTuple):
-    """A GPU of a node, by the name of its device."""
+    """A GPU on a node, named after its device."""
 
     node: str
     device: str
@@ -125,7 +125,7 @@ H = TypeVar("H", bound=Hashable)
 def gpus_by_holder(
     claims: Iterable[ResourceClaim], holder: Callable[[str, str], H | None]
 ) -> Mapping[H | None, Mapping[str, int]]:
-    """Return how many GPUs by node each holder has by claims; None has those of others, and of several holders.
+    """Return how many GPUs each holder has on each node through claims; None stands for other or several holders.
 
     `holder` names the holder of a pod, by its namespace and name. A GPU that several claims hold is one.
     """

@@ -1,4 +1,4 @@
-"""The nodes that a run may use, and for every other node the first reason that excludes it. Pure.
+"""Decide which nodes a run may use; every other node gets the first reason that excludes it. Pure.
 
 A node also needs CPUs, memory and slots for pods. A run that names no requests gets a check that finds nodes which
 others have used up: one GPU's share of the node must be free. That is what is allocatable, divided by the GPUs and one:
@@ -30,13 +30,13 @@ class PodDemand:
 
 
 def load_of(pod: PodDemand, gpus: int) -> NodeLoad:
-    """Return what the pods of a run that take so many GPUs of a node request; what the run does not name is 0."""
+    """Return the requests of a run's pods that use so many GPUs of a node; unstated requests are 0."""
     pods = -(-gpus // pod.gpus)
     return NodeLoad((pod.cpu or 0) * pods, (pod.memory or 0) * pods, pods)
 
 
 class Lacking(StrEnum):
-    """The resource that a node lacks."""
+    """The resource of which a node has too little: CPU, memory or pods."""
 
     CPU = "CPUs"
     MEMORY = "GiB of memory"
@@ -44,7 +44,7 @@ class Lacking(StrEnum):
 
 
 class Shortage(NamedTuple):
-    """Why a node cannot start a pod; the numbers are in thousandths."""
+    """The resource that is too scarce on a node for another pod; numbers are in thousandths."""
 
     of: Lacking
     free: int
@@ -53,7 +53,7 @@ class Shortage(NamedTuple):
 
     @property
     def message(self) -> str:
-        """Return what is free and what is needed."""
+        """Return a text with the free and the needed amount."""
         free, total, needed = (f"{number / _UNITS[self.of]:.4g}" for number in (self.free, self.total, self.needed))
         return f"{free} of {total} {self.of.value} are free, and a pod needs {needed}"
 
@@ -62,7 +62,7 @@ _UNITS = {Lacking.CPU: 1000, Lacking.MEMORY: 1000 << 30, Lacking.PODS: 1000}
 
 
 def pods_that_fit(allocatable: Resources, gpus: int, load: NodeLoad, pod: PodDemand) -> int | Shortage:
-    """Return how many pods of a run a node with these GPUs can start besides its load, or why it can start no pod.
+    """Return how many more pods of a run fit on a node with these GPUs, or the resource that is too scarce.
 
     A resource that the node does not report is 0 for a pod that requests it, as for the scheduler.
 
@@ -110,7 +110,7 @@ class Selector:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The nodes of a budget, with the name of the budget."""
+    """The nodes of one scope of a run, and the scope's name."""
 
     name: str
     selector: Selector
@@ -118,7 +118,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class NodeDemand:
-    """The nodes that a run requests. With scopes, a node must be in at least one scope. `pod` is a pod of the run."""
+    """Which nodes a run may use. If it has scopes, a node must be in at least one."""
 
     flavor: str
     selector: Selector = field(default_factory=Selector)
@@ -136,14 +136,14 @@ class NodeDemand:
             raise ValueError(f"several scopes have the name {min(repeated)!r}")
 
     def scopes_of(self, located: LocatedNode) -> frozenset[str]:
-        """Return the names of the scopes that select a node."""
+        """Return the names of the scopes that contain a node."""
         if not self.scopes:
             return _NO_SCOPES
         return frozenset(scope.name for scope in self.scopes if scope.selector.matches(located))
 
 
 class Exclusion(StrEnum):
-    """Reasons that exclude a node; if several apply, GKM uses the first in this order."""
+    """Why a run must not use a node; if several reasons apply, the first in this order is reported."""
 
     NO_GPUS = "NoGPUs"
     FLAVOR = "OtherFlavor"
@@ -160,7 +160,7 @@ class Exclusion(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Excluded:
-    """An excluded node. `detail` is its flavor, its taint or what it lacks, if that is the reason."""
+    """A node that a run must not use, with the reason. `detail` is its flavor, its taint or what it lacks."""
 
     node: str
     why: Exclusion
@@ -168,7 +168,7 @@ class Excluded:
 
 
 def excluded(located: LocatedNode, demand: NodeDemand) -> Excluded | None:
-    """Return why a run must not use a node, None if it may."""
+    """Return why a run must not use a node, None if it may use it."""
     why = _why(located, demand)
     return None if why is None else Excluded(located.node.name, why, _detail(why, located, demand))
 
@@ -180,11 +180,11 @@ _LACKING = {
 }
 
 LACKING = frozenset(_LACKING.values())
-"""Reasons of nodes where a pod of the run cannot start."""
+"""The reasons that mean that a pod of the run could not start on the node now."""
 
 
 def startable_pods(located: LocatedNode, load: NodeLoad, pod: PodDemand) -> int | Excluded:
-    """Return how many pods of a run a node can start besides its load, or why it can start no pod."""
+    """Return how many more pods of a run can start on a node, or why not even one can."""
     try:
         found = pods_that_fit(located.node.status.allocatable or Resources(), located.gpus, load, pod)
     except ValueError as error:
@@ -206,7 +206,7 @@ def _why(located: LocatedNode, demand: NodeDemand) -> Exclusion | None:
 
 
 def unusable(node: Node, health: str, tolerations: Iterable[Toleration] = DEFAULT_TOLERATIONS) -> Exclusion | None:
-    """Return why no new pod can use a node with this fabric health, None if one can."""
+    """Return why no new pod can use a node with this fabric health, None if new pods can."""
     if node.spec.unschedulable:
         return Exclusion.CORDONED
     if not node.ready:

@@ -20,7 +20,7 @@ SOURCE = "gkm"
 
 
 class Member(NamedTuple):
-    """A member of a HyperNode, by its exact name."""
+    """A reference to a member of a HyperNode by exact name."""
 
     kind: MemberKind
     name: str
@@ -41,7 +41,7 @@ class HyperNode(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Forest:
-    """HyperNodes by name, the first of each.
+    """HyperNodes by name with their parents; of several with the same name, the first.
 
     `parents` has the parents of each member HyperNode, also of `missing` ones. `order` lists parents before their
     children; it lacks the `cyclic` HyperNodes, which lie in a cycle or below one.
@@ -56,7 +56,7 @@ class Forest:
 
 
 def forest(hypernodes: Iterable[HyperNode]) -> Forest:
-    """Return parents and order of HyperNodes."""
+    """Return the parents and an order of HyperNodes."""
     by_name: dict[str, HyperNode] = {}
     duplicates: set[str] = set()
     parents: dict[str, dict[str, None]] = {}

@@ -1,7 +1,7 @@
-"""The topology labels of a node, and the provider `labels`, which makes places of them. Pure.
+"""Read the topology labels of nodes; the provider `labels` places nodes by them. Pure.
 
-GKM uses the first configured key that the node has. Places are by the labels that are configured for each
-level, of any accelerator.
+GKM uses the first configured key that the node has. Places are by the labels that are configured for each level, of any
+accelerator.
 """
 
 import re
@@ -24,11 +24,11 @@ _VALUE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII
 
 
 class MalformedLabel(ValueError):
-    """A label has a value that violates the syntax of labels; the message has key and value."""
+    """A topology label has an invalid value; the message has the key and the value."""
 
 
 class Claims(NamedTuple):
-    """The values of the labels of one node, "" without a label. The flavor is in lower case."""
+    """The topology values of one node's labels, "" for a missing label. The flavor is in lower case."""
 
     region: str
     cluster: str
@@ -40,7 +40,7 @@ class Claims(NamedTuple):
 
 
 def read(labels: Mapping[str, str], settings: Topology) -> Claims:
-    """Return the values of labels; region and cluster default to the configured ones.
+    """Return the topology values of a node's labels; region and cluster have configured defaults.
 
     Raises:
         MalformedLabel: a value that counts violates the syntax of labels.
@@ -59,7 +59,7 @@ def read(labels: Mapping[str, str], settings: Topology) -> Claims:
 
 
 def reader(settings: Topology) -> Callable[[Mapping[str, str]], Claims]:
-    """Return `read` with these settings and a cache: thousands of nodes have the same few hundred sets of labels.
+    """Return a cached version of `read` for these settings: thousands of nodes have a few hundred sets of labels.
 
     The function raises MalformedLabel as `read` does. Its cache is unbounded, so use it for the nodes of one snapshot.
     """
@@ -77,17 +77,17 @@ def reader(settings: Topology) -> Callable[[Mapping[str, str]], Claims]:
 
 
 def flavor(value: str) -> str:
-    """Return a flavor in normalized spelling, which comparisons use."""
+    """Return a flavor in the spelling that is used for comparisons."""
     return value.lower()
 
 
 def named_flavor(labels: Mapping[str, str], keys: Sequence[str]) -> str:
-    """Return the flavor that the first label that is not empty names, in normalized spelling; "" if absent."""
+    """Return the flavor in the first non-empty label of `keys`; "" if no label has one."""
     return next((flavor(value) for key in keys if (value := labels.get(key))), "")
 
 
 def relevant_labels(labels: Mapping[str, str], keys: TopologyLabels) -> dict[str, str]:
-    """Return the topology labels of a node, to show a person who looks for a wrong one."""
+    """Return the topology labels of a node, for a message to a person who looks for a wrong label."""
     return {key: labels[key] for key in _label_keys(keys) if key in labels}
 
 
@@ -96,7 +96,7 @@ def _label_keys(keys: TopologyLabels) -> tuple[str, ...]:
 
 
 def first_value(labels: Mapping[str, str], keys: Sequence[str]) -> str:
-    """Return the value of the first label that is not empty and is no placeholder; "" without such a label.
+    """Return the first value in the labels `keys` that is not empty and no placeholder; "" if absent.
 
     Raises:
         MalformedLabel: that value violates the syntax of labels.
@@ -105,7 +105,7 @@ def first_value(labels: Mapping[str, str], keys: Sequence[str]) -> str:
 
 
 def first_clique(labels: Mapping[str, str], keys: Sequence[str]) -> str:
-    """Return the value of the first label that names an NVLink clique, "" if absent (gkm.api.cliques).
+    """Return the first value in the labels `keys` that names an NVLink clique, "" if absent (gkm.api.cliques).
 
     Raises:
         MalformedLabel: that value, or one before it, violates the syntax of labels.
@@ -128,20 +128,20 @@ def _is_label_value(value: str) -> bool:
 
 
 def known_keys(settings: Topology) -> Mapping[str, Sequence[str]]:
-    """Return the keys of levels that need no own key."""
+    """Return the default label keys of the levels that can have some."""
     known = settings.labels
     keys = {CLIQUE_LEVEL: known.domain, "rack": known.rack, "block": known.block}
     return {**settings.preset_keys.levels, **keys, "cluster": known.cluster, "region": known.region}
 
 
 def level_keys(settings: Topology) -> tuple[Sequence[str], ...]:
-    """Return the keys of the labels for each configured level."""
+    """Return the label keys of each configured level."""
     known = known_keys(settings)
     return tuple(level.keys or known.get(level.name, []) for level in settings.levels)
 
 
 def is_of_cliques(level: str, keys: Sequence[str], settings: Topology) -> bool:
-    """Return whether the domains of a level are NVLink cliques: by its name, or by a key that names them."""
+    """Return whether the domains of a level are NVLink cliques, by its name or its label keys."""
     return level == CLIQUE_LEVEL or not {CLIQUE_LABEL, *settings.labels.domain}.isdisjoint(keys)
 
 
@@ -162,7 +162,7 @@ class LabelPlaces:
         self._cache: dict[tuple[str | None, ...], Place] = {}
 
     def of(self, node: Node) -> Place | Quarantined | None:
-        """Return the place, or why the node is quarantined; None without GPUs and without a domain below `cluster`."""
+        """Return the place of a node, or why it is quarantined; None for a node without GPUs and without domains."""
         found = node.labels
         values = tuple(map(found.get, self._keys))
         place = self._cache.get(values)
@@ -184,7 +184,7 @@ def _first_of(level: str, keys: Sequence[str], settings: Topology) -> Callable[[
 
 
 def label_placements(nodes: Iterable[Node], settings: Topology) -> Placements:
-    """Return the places of nodes by their labels. Nodes without GPUs and domains have no place and no quarantine.
+    """Return the places of all nodes by their labels; nodes without GPUs and domains get none.
 
     All nodes of one name are quarantined, as are nodes with a value that no label can have.
     """

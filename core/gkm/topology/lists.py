@@ -21,22 +21,22 @@ from gkm.topology.pods import Pod
 from gkm.topology.quarantine import Quarantined, QuarantineReason
 
 MAX_BYTES = 2 << 30
-"""A node takes 5 to 30 kB in the output of kubectl; a few dozen are in memory at a time (gkm.topology.lists)."""
+"""Limit of bytes of a list. A node takes 5 to 30 kB; a few dozen nodes are in memory at a time."""
 MAX_ITEMS = 2_000_000
 MAX_WRONG = 10_000
-"""The largest number of objects that cannot be decoded: a list with more is of another kind."""
+"""Limit of undecodable objects: a list with more is probably of another kind."""
 T = TypeVar("T", Node, Pod, NodeFabric, ResourceClaim)
 
 _Word = Annotated[str, Meta(max_length=317)]
 
 
 class ListUnreadable(ValueError):
-    """The text is no list of the expected kind; the message has the kind that it is, and the expected input."""
+    """The text is not a list of the expected kind; the message has the kind found and what is expected."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeList:
-    """The nodes of a list."""
+    """The nodes of a list, and the nodes that could not be decoded."""
 
     nodes: tuple[Node, ...]
     unread: tuple[Quarantined, ...] = ()
@@ -44,7 +44,7 @@ class NodeList:
 
 @dataclass(frozen=True, slots=True)
 class PodList:
-    """The pods of a list; `unread` has the nodes with a pod that cannot be decoded, each with a message."""
+    """The pods of a list; `unread` has the nodes of pods that could not be decoded, each with a message."""
 
     pods: tuple[Pod, ...]
     unread: tuple[tuple[str, str], ...] = ()
@@ -52,7 +52,7 @@ class PodList:
 
 @dataclass(frozen=True, slots=True)
 class FabricList:
-    """The NodeFabrics of a list, and the number of those that cannot be decoded."""
+    """The NodeFabrics of a list, and how many could not be decoded."""
 
     fabrics: tuple[NodeFabric, ...]
     unread: int = 0
@@ -85,7 +85,7 @@ class _UnreadableItem(NamedTuple):
 
 
 def parse_nodes(blocks: Iterable[bytes]) -> NodeList:
-    """Return the nodes of a list, or one single node; `blocks` are its text in pieces of any size.
+    """Decode the nodes of a list, or a single node; `blocks` are pieces of the text.
 
     Raises:
         ListUnreadable: the text is no such list, or has too many bytes or items.
@@ -101,7 +101,7 @@ def parse_nodes(blocks: Iterable[bytes]) -> NodeList:
 
 
 def parse_pods(blocks: Iterable[bytes]) -> PodList:
-    """Return the pods of a list, or one single pod; `blocks` are its text in pieces of any size.
+    """Decode the pods of a list, or a single pod; `blocks` are pieces of the text.
 
     Raises:
         ListUnreadable: the text is no such list, or is too long, or has a pod whose node cannot be decoded: the GPUs of
@@ -118,7 +118,7 @@ def parse_pods(blocks: Iterable[bytes]) -> PodList:
 
 
 def parse_claims(blocks: Iterable[bytes]) -> tuple[ResourceClaim, ...]:
-    """Return the ResourceClaims of a list, or one single claim; `blocks` are its text in pieces of any size.
+    """Decode the ResourceClaims of a list, or a single claim; `blocks` are pieces of the text.
 
     Raises:
         ListUnreadable: the text is no such list, or is too long, or a claim cannot be decoded: its GPUs would appear
@@ -131,7 +131,7 @@ def parse_claims(blocks: Iterable[bytes]) -> tuple[ResourceClaim, ...]:
 
 
 def parse_fabrics(blocks: Iterable[bytes]) -> FabricList:
-    """Return the NodeFabrics of a list, or one single NodeFabric; `blocks` are its text in pieces of any size.
+    """Decode the NodeFabrics of a list, or a single NodeFabric; `blocks` are pieces of the text.
 
     Raises:
         ListUnreadable: the text is no such list, or has too many bytes or items.
@@ -229,7 +229,7 @@ BLOCK_BYTES = 1 << 18
 
 
 class ListPart(NamedTuple):
-    """A part of the text of a list: with `objects`, an array of some items; else the rest of the list, or all of it."""
+    """A part of a list's text: with `objects`, an array of some items; otherwise the rest of the list."""
 
     text: bytes
     objects: bool

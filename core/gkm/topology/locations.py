@@ -1,4 +1,4 @@
-"""Locations of fabric domains, and what tells domains apart."""
+"""The location of a fabric domain, and the key that identifies it."""
 
 import re
 from typing import NamedTuple
@@ -10,7 +10,7 @@ _UUID_LENGTH = 36
 
 
 class DomainKey(NamedTuple):
-    """The identity of a domain. Region and cluster are empty if the name is unique in the world."""
+    """The identity of a domain. Region and cluster are empty if the name alone is globally unique."""
 
     region: str
     cluster: str
@@ -18,11 +18,11 @@ class DomainKey(NamedTuple):
 
     @classmethod
     def of(cls, region: str, cluster: str, domain: str) -> "DomainKey":
-        """Return the key of a domain: people name rack-1 in every cluster, but a UUID is of one cluster only."""
+        """Return the key of a domain: its UUID alone if it has one, otherwise with region and cluster."""
         return cls("", "", domain) if is_world_unique(domain) else cls(region, cluster, domain)
 
     def __str__(self) -> str:
-        """Return the names that tell the domain apart, joined by slashes."""
+        """Return the parts of the key joined by slashes."""
         return f"{self.region}/{self.cluster}/{self.domain}" if self.region else self.domain
 
 
@@ -35,16 +35,16 @@ class Location(NamedTuple):
     domain: str
 
     def __str__(self) -> str:
-        """Return the four names, joined by slashes."""
+        """Return the four names of the location joined by slashes."""
         return "/".join(self)
 
     @property
     def key(self) -> DomainKey:
-        """Return the key of the domain, which does not depend on its block."""
+        """Return the domain's key, which does not depend on its block."""
         return DomainKey.of(self.region, self.cluster, self.domain)
 
 
 def is_world_unique(name: str) -> bool:
-    """Return whether no two domains have this name: it is a UUID, or a clique of an NVLink cluster with one."""
+    """Return whether a domain name is globally unique: it is a UUID, or a clique of a cluster UUID."""
     # Lengths are compared first, since this is asked several times for each of thousands of domains.
     return len(name) >= _UUID_LENGTH and _UUID.fullmatch(name) is not None

@@ -15,7 +15,7 @@ from typing import Annotated, TypeVar
 from msgspec import Meta, Struct, field, structs
 
 MAX_GPUS = 1024
-"""The largest number for one node or one pod. Machines have up to 16; with time slicing, each counts several times."""
+"""Limit of GPUs of one node or pod. Machines have up to 16; with time slicing each counts several times."""
 
 _QUANTITY = re.compile(
     r"\+?(?P<number>\d{1,18}(?:\.\d{0,18})?|\.\d{1,18})(?P<suffix>[a-zA-Z]?i?|[eE][+-]?\d{1,2})", re.ASCII
@@ -31,7 +31,7 @@ Quantity = str | int | float
 
 @lru_cache(maxsize=1 << 10)  # nearly always one of a few
 def gpu_count(quantity: Quantity) -> int:
-    """Return the number of GPUs of a quantity; `8`, `"8"`, `"8000m"` and `"8e0"` are all eight.
+    """Return the number of GPUs in a Kubernetes quantity; `8`, `"8"`, `"8000m"` and `"8e0"` are all eight.
 
     Raises:
         ValueError: the text is no quantity, or not whole, or negative, or more than MAX_GPUS.
@@ -47,7 +47,7 @@ def gpu_count(quantity: Quantity) -> int:
 
 @lru_cache(maxsize=1 << 12)
 def thousandths(quantity: Quantity, of: str) -> int:
-    """Return a quantity of CPUs or memory in thousandths, rounded up as Kubernetes does; `of` is what an error names.
+    """Return a quantity of CPUs or memory in thousandths, rounded up as Kubernetes does; errors call it `of`.
 
     Raises:
         ValueError: the text is no quantity, or negative.
@@ -79,7 +79,7 @@ class Taint(Struct, frozen=True, gc=False):
     value: _Text = ""
 
     def __str__(self) -> str:
-        """Return the taint in the form of kubectl."""
+        """Return the taint as kubectl prints it."""
         return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
 
 
@@ -140,7 +140,7 @@ _Conditions = Annotated[tuple[NodeCondition, ...], Meta(max_length=256)]
 
 
 class KubeNodeMetadata(Struct, frozen=True, gc=False):
-    """Name and labels, and the uid: another one is another node of the same name."""
+    """Name, labels and uid of a Node; another uid means another Node of the same name."""
 
     name: Name
     labels: _Labels | None = None
@@ -155,7 +155,7 @@ class KubeNodeMetadata(Struct, frozen=True, gc=False):
 
 
 class KubeNodeSpec(Struct, frozen=True, gc=False):
-    """Whether pods may be scheduled."""
+    """The Node's spec: whether it is cordoned, and its taints."""
 
     unschedulable: bool = False
     taints: _Taints | None = None
@@ -191,7 +191,7 @@ class KubeNodeStatus(Struct, frozen=True, gc=False):
 
 
 class Node(Struct, frozen=True, gc=False):
-    """A node. Only nvidia.com/gpu is read as its GPUs: it includes no MIG devices and no DRA claims."""
+    """A Node. Its GPUs are the allocatable nvidia.com/gpu, without MIG devices and DRA claims."""
 
     metadata: KubeNodeMetadata
     spec: KubeNodeSpec = field(default_factory=KubeNodeSpec)
@@ -200,26 +200,26 @@ class Node(Struct, frozen=True, gc=False):
 
     @property
     def name(self) -> str:
-        """Return the name."""
+        """Return the name of the node."""
         return self.metadata.name
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """Return the labels."""
+        """Return the labels of the node."""
         return self.metadata.labels or {}
 
     @property
     def taints(self) -> tuple[Taint, ...]:
-        """Return the taints."""
+        """Return the taints of the node."""
         return self.spec.taints or ()
 
     @property
     def gpus(self) -> Quantity | None:
-        """Return the allocatable GPUs as a Kubernetes quantity, None without any."""
+        """Return the allocatable GPUs as a Kubernetes quantity, None if the node has no such resource."""
         return self.status.allocatable.gpus if self.status.allocatable else None
 
     @property
     def ready(self) -> bool:
-        """Return whether its kubelet reports it ready; without a condition it is not."""
+        """Return whether the kubelet reports the node as Ready; False without this condition."""
         conditions = self.status.conditions or ()
         return bool(conditions) and conditions[0].status == "True"

@@ -1,4 +1,4 @@
-"""From a provider's HyperNodes to places: the domain of each node at each level. Pure.
+"""Convert a provider's HyperNodes to places: the domain of each node at each level. Pure.
 
 Contradictions are quarantined and reported; all else is used. No message has the provider's content.
 """
@@ -38,27 +38,30 @@ _TEXTS = {
 
 @dataclass(frozen=True, slots=True)
 class PlacementFault:
-    """A kind of fault, and the provider's names of all that have it, which must never stand in a log."""
+    """A kind of fault with the names that the provider gives to the faulty HyperNodes.
+
+    The names must never be logged.
+    """
 
     kind: FaultKind
     names: tuple[str, ...]
 
     @property
     def message(self) -> str:
-        """Return the kind and a count, without the provider's content."""
+        """Return a sentence with the kind of the fault and a count, without names."""
         return f"{len(self.names)} {_TEXTS[self.kind]}"
 
 
 @dataclass(frozen=True, slots=True)
 class Placements:
-    """The places of nodes by one provider. A quarantined node has no place."""
+    """The places of nodes according to one provider. A quarantined node has no place."""
 
     places: Mapping[str, Place] = field(default_factory=dict)
     quarantined: tuple[Quarantined, ...] = ()
     faults: tuple[PlacementFault, ...] = ()
 
     def completed(self, fresh: "Placements") -> "Placements":
-        """Return these with what `fresh` placements of the same provider say about nodes that these do not have."""
+        """Return these placements, with nodes added that only `fresh` placements of the same provider have."""
         known = {*self.places, *(entry.node for entry in self.quarantined)}
         places = {name: place for name, place in fresh.places.items() if name not in known}
         more = (entry for entry in fresh.quarantined if entry.node not in known)
@@ -68,7 +71,7 @@ class Placements:
 def placements(
     hypernodes: Iterable[HyperNode], levels: Sequence[str], quarantined: Iterable[Quarantined] = ()
 ) -> Placements:
-    """Return the places that HyperNodes give to nodes. A HyperNode whose tier name is no level is no domain.
+    """Return the places of nodes in a provider's HyperNodes; only HyperNodes with the tier name of a level are domains.
 
     A HyperNode of level `nvlink` whose name stands for no clique is no domain either (gkm.api.cliques).
 

@@ -1,4 +1,4 @@
-"""The fields of Pod (v1) that GKM reads, and what a pod requests, as the scheduler counts it. Pure."""
+"""The fields of Pod (v1) that GKM reads, and a pod's requests as the scheduler computes them. Pure."""
 
 from collections.abc import Callable
 from typing import Annotated, NamedTuple
@@ -36,7 +36,7 @@ _Containers = Annotated[tuple[ListedContainer, ...], Meta(max_length=4096)]
 
 
 class PodResourceClaim(Struct, frozen=True, gc=False):
-    """A claim of a pod, of which only its being there is read."""
+    """A claim of a pod; only its existence is read."""
 
 
 class KubePodSpec(Struct, frozen=True, rename="camel", gc=False):
@@ -65,12 +65,12 @@ class Pod(Struct, frozen=True, gc=False):
 
 
 def occupies_node(pod: Pod) -> bool:
-    """Return whether a pod uses resources of a node: it has one, and has not ended. It may be terminating."""
+    """Return whether a pod takes up resources of a node: it is bound and has not ended. It may be terminating."""
     return bool(pod.spec.node_name) and pod.status.phase not in _TERMINAL_PHASES
 
 
 class NodeLoad(NamedTuple):
-    """The requests of pods to a node besides GPUs: thousandths of CPUs and of bytes, and slots for pods."""
+    """The requests of pods on a node besides GPUs: CPUs and bytes in thousandths, and the number of pods."""
 
     cpu: int = 0
     memory: int = 0
@@ -87,7 +87,7 @@ def requested_gpus(pod: Pod) -> int:
 
 
 def requested_load(pod: Pod) -> NodeLoad:
-    """Return what a pod requests besides GPUs.
+    """Return the CPUs and memory that a pod requests.
 
     Raises:
         ValueError: a quantity is invalid.

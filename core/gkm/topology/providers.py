@@ -15,18 +15,18 @@ from gkm.topology.hypernodes import HyperNode
 from gkm.topology.quarantine import Quarantined
 
 LABELS = "labels"
-"""The provider that is a function of the watched Nodes; all others run in a pod each."""
+"""The provider that reads labels of watched Nodes; every other provider runs in a pod."""
 MEASURING = frozenset({"infiniband", "lldp", "ufm"})
-"""The providers that read cables and switches; people or programs wrote down what all others read."""
+"""Providers that read cables and switches; other providers read what people or programs wrote."""
 
 
 def by_trust(names: Iterable[str]) -> list[str]:
-    """Return providers in the order in which they count: those that measure first, then as they are listed."""
+    """Return providers in the order of trust: providers that measure first, then in the listed order."""
     return sorted(names, key=lambda name: name not in MEASURING)
 
 
 class Action(StrEnum):
-    """The effect of an event. A snapshot replaces all HyperNodes of the provider; create and update both set them."""
+    """What an event does. A snapshot replaces all HyperNodes of the provider; create and update set single ones."""
 
     CREATE = "create"
     UPDATE = "update"
@@ -58,7 +58,7 @@ class Event(Struct, frozen=True):
 
 
 class Reply(Struct, frozen=True):
-    """An event that failed. `name` is the HyperNode at fault, empty if it is the whole event.
+    """The error of an event. `name` is the faulty HyperNode, empty if the whole event is refused.
 
     The provider may send the event again.
     """
@@ -68,22 +68,22 @@ class Reply(Struct, frozen=True):
 
 
 class Events(Protocol):
-    """Where a provider sends its events, from any thread, in their order."""
+    """Where a provider sends events, from any thread; their order is kept."""
 
     def put(self, event: Event) -> None:
-        """Send an event: it is applied at once, or refused with a reply.
+        """Send an event; it is applied as a whole, or a reply says why not.
 
         Raises:
             ProviderStopped: the provider must end.
-            ValueError: it is no event, or larger than one may be (64 MiB).
+            ValueError: the event is invalid, or larger than 64 MiB.
         """
 
 
 class Replies(Protocol):
-    """The errors of events, after the retries. The last 1,024 that the provider has not read are kept."""
+    """Errors of events for the provider to read; the last 1,024 unread ones are kept."""
 
     def get(self, timeout: float | None = None) -> Reply | None:
-        """Return the next reply, None after `timeout` seconds without one.
+        """Return the next error, None if there is none within `timeout` seconds.
 
         Raises:
             ProviderStopped: the provider must end.
@@ -91,22 +91,22 @@ class Replies(Protocol):
 
 
 class HyperNodeView(Protocol):
-    """A live view of the HyperNodes of the cluster, of all sources, and of its Nodes. It cannot be written."""
+    """A read-only, live view of all HyperNodes and Nodes of the cluster."""
 
     def list(self) -> list[HyperNode]:
         """Return all HyperNodes."""
 
     def get(self, name: str) -> HyperNode | None:
-        """Return a HyperNode by its name."""
+        """Return a HyperNode by its name, None if absent."""
 
     def changes(self) -> Iterator[str]:
-        """Yield the names of HyperNodes that change from now on, until the provider stops.
+        """Yield the name of each HyperNode that changes from now on, until the provider stops.
 
         Changes that have not been taken yet count once for each name.
         """
 
     def nodes(self) -> tuple[ClusterNode, ...]:
-        """Return the Nodes of the cluster, which sources know by other names or by GUIDs only."""
+        """Return the Nodes of the cluster, with names and GUIDs by which a source may know them."""
 
 
 class Provider(Protocol):
@@ -121,15 +121,15 @@ class Provider(Protocol):
         """Send events until `stop`; returns when the provider has stopped, or runs its own threads."""
 
     def stop(self) -> None:
-        """End `start`, from another thread, soon."""
+        """Make `start` end soon; called from another thread."""
 
 
 ProviderFactory = Callable[[Mapping[str, Any], Mapping[str, bytes]], Provider]
-"""Called with `config` of the provider's section and the data of its Secret."""
+"""Called with the provider's `config` and the data of its Secret; returns the Provider."""
 
 
 class ProviderStopped(Exception):
-    """The provider must end: its pod stops."""
+    """Raised when the provider must end because its pod stops."""
 
 
 class ProviderFailed(Exception):

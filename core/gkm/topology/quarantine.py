@@ -1,4 +1,4 @@
-"""Reasons for the quarantine of nodes, and the sentence that names a contradiction. Pure.
+"""The reasons for putting nodes into quarantine, and the message about a contradiction. Pure.
 
 A job on a wrong domain hangs, so a majority is no proof: the whole domain or rack is quarantined until a person
 corrects the label. Nodes are never merged into a domain or block "unknown". Two clusters may both have a domain, block
@@ -15,7 +15,7 @@ _MAX_LISTED = 3
 
 
 class QuarantineReason(StrEnum):
-    """Reasons for the quarantine of a node."""
+    """Why a node is in quarantine, and so is not used for placement."""
 
     UNREADABLE = "Unreadable"
     DUPLICATE_NAME = "DuplicateName"
@@ -33,7 +33,7 @@ class QuarantineReason(StrEnum):
 
 
 class Quarantined(NamedTuple):
-    """A quarantined node; `message` names the contradiction for a person."""
+    """A node in quarantine; `message` tells a person what contradicts."""
 
     node: str
     why: QuarantineReason
@@ -49,12 +49,12 @@ _BETWEEN = {
 
 
 def reason_of(level: str, above: str) -> QuarantineReason:
-    """Return the reason for the nodes of a domain of a level that lies in several domains of the level above."""
+    """Return the reason for quarantining the nodes of a domain that lies in several domains of the next level."""
     return _BETWEEN.get((level, above), QuarantineReason.DOMAIN_IN_SEVERAL_DOMAINS)
 
 
 def contradiction(thing: str, others: str, name: str, locations: Mapping[str, list[str]]) -> str:
-    """Return the claims about a thing with the names of few nodes: usually one label among many is wrong."""
+    """Return a sentence with the contradicting claims about `thing`, and the names of a few nodes with each."""
     claims = sorted(locations.items(), key=lambda item: (-len(item[1]), item[0]))
     # Show the most frequent claim and the rarest ones, which are the likely mistakes.
     shown = claims if len(claims) <= _MAX_LISTED else [claims[0], *claims[1 - _MAX_LISTED :]]

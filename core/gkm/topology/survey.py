@@ -1,4 +1,4 @@
-"""Sort the nodes of a snapshot into located nodes, nodes without GPUs, and quarantined nodes. Pure.
+"""Divide the nodes of a snapshot into located nodes, nodes without GPUs, and quarantined nodes. Pure.
 
 The planner uses region, cluster, block and domain of each node, from the tree of all sources. Levels that the tree does
 not have are read from labels, and must nest with those that it has.
@@ -29,14 +29,14 @@ _Names = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class Locations:
-    """Locations of the nodes of a tree, and the nodes whose labels contradict it."""
+    """The location of each node of the tree, and nodes whose labels contradict the tree."""
 
     locations: Mapping[str, Location]
     quarantined: tuple[Quarantined, ...] = ()
 
 
 def locations(tree: Tree, claims: Mapping[str, Claims], settings: Topology) -> Locations:
-    """Return the locations of the nodes that have `claims`: what their labels say."""
+    """Return the locations of nodes; `claims` are the topology values of their labels."""
     names = _names(tree, settings)
     quarantined: tuple[Quarantined, ...] = ()
     if len(names) < len(PLANNED_LEVELS):
@@ -97,7 +97,7 @@ def _location(node: str, named: Location, defaults: TopologyDefaults) -> Locatio
 
 
 class LocatedNode(NamedTuple):
-    """A node with GPUs and its location. `gpus` are its allocatable GPUs: 0 while its device plugin is down.
+    """A node with GPUs and its location. `gpus` is the allocatable number, 0 while its device plugin is down.
 
     `rack` is the value of its label, "" if absent.
     """
@@ -112,7 +112,7 @@ class LocatedNode(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopologySurvey:
-    """Every node once, by name. `bare` nodes have neither GPUs nor a fabric domain, so their labels do not matter.
+    """The result of a survey; every node once, by name.
 
     A name that several nodes have is in `quarantined` once for each of them. `quarantined_flavors` has the flavors that
     labels of quarantined nodes name.
@@ -123,13 +123,13 @@ class TopologySurvey:
     quarantined: tuple[Quarantined, ...]
     quarantined_flavors: Mapping[str, str] = field(default_factory=dict)
     uncounted: Mapping[str, str] = field(default_factory=dict, kw_only=True)
-    """Flavors of nodes whose GPUs, if they have any, are not counted (gkm.topology.usage)."""
+    """Flavors of nodes without allocatable GPUs, so that their GPUs are not counted (gkm.topology.usage)."""
 
 
 def survey_nodes(
     nodes: Iterable[Node], settings: Topology, unread: Iterable[Quarantined] = (), sources: Named | None = None
 ) -> TopologySurvey:
-    """Return the survey of nodes by the placements of `sources`, or by their labels; the order of nodes is no matter.
+    """Return the survey of nodes, placed by `sources` or by their labels; the order of nodes has no effect.
 
     `unread` are nodes that cannot be decoded. Every process that makes a tree of the same sources quarantines the same
     nodes.

@@ -1,4 +1,4 @@
-"""The use of each node by pods: GPUs, and other resources of a further pod. Pure; the order of pods does not matter.
+"""Add up what pods use on each node: GPUs, CPUs, memory and pod slots. Pure; the order of pods has no effect.
 
 GPUs that only DRA hands out are in no allocatable resource of a node, and GKM plans for device plugins: a node with
 such GPUs looks like a node without GPUs, which the usage reports. GPUs that ResourceClaims hold are in use where the
@@ -17,7 +17,7 @@ from gkm.topology.pods import NodeLoad, Pod, occupies_node, requested_gpus, requ
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """GPUs in use by node, and the other requests of its pods; a node without any is absent.
+    """The GPUs in use on each node, and the other requests of its pods; a node without pods is absent.
 
     `faults` are nodes with a pod that requests an invalid quantity, each with a message: the free capacity of such a
     node is unknown. `holders` are the pods that use GPUs by node, as namespace/name; the controllers name no pods,
@@ -29,11 +29,11 @@ class Usage:
     loads: Mapping[str, NodeLoad] = field(default_factory=dict)
     holders: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     claiming: Mapping[str, int] = field(default_factory=dict, kw_only=True)
-    """Pods by node that hold ResourceClaims and no nvidia.com/gpu, where the source of the pods reads no claims."""
+    """How many pods on each node hold ResourceClaims but no nvidia.com/gpu, if the source of pods reads no claims."""
 
 
 def usage(pods: Iterable[Pod], unread: Iterable[tuple[str, str]] = ()) -> Usage:
-    """Return the usage of pods; `unread` has the node and message of each pod that cannot be decoded.
+    """Return the usage by pods; `unread` has node and message of each pod that could not be decoded.
 
     A pod that is listed twice on a node, as in two overlapping lists, counts once, with the larger numbers.
     """
@@ -63,7 +63,7 @@ def usage(pods: Iterable[Pod], unread: Iterable[tuple[str, str]] = ()) -> Usage:
 
 
 def with_loads(usage: Usage, loads: Mapping[str, NodeLoad]) -> Usage:
-    """Return a usage with further loads by node: of pods that are planned and have not started."""
+    """Return the usage plus the requests of pods that are planned on nodes and have not started."""
     if not loads:
         return usage
     sums = {node: added(usage.loads.get(node, NodeLoad()), load) for node, load in loads.items()}
@@ -71,7 +71,7 @@ def with_loads(usage: Usage, loads: Mapping[str, NodeLoad]) -> Usage:
 
 
 def with_claims(usage: Usage, gpus: Iterable[Mapping[str, int]]) -> Usage:
-    """Return a usage with the GPUs that claims hold by node; then no pod holds GPUs that are not counted."""
+    """Return the usage plus the GPUs that claims hold on each node."""
     sums = Counter(usage.gpus)
     for held in gpus:
         sums.update(held)
@@ -79,18 +79,18 @@ def with_claims(usage: Usage, gpus: Iterable[Mapping[str, int]]) -> Usage:
 
 
 def added(load: NodeLoad, other: NodeLoad, sign: int = 1) -> NodeLoad:
-    """Return the sum of two loads, or their difference with the sign -1."""
+    """Return the sum of two loads; with `sign` -1 the difference."""
     return NodeLoad(load.cpu + sign * other.cpu, load.memory + sign * other.memory, load.pods + sign * other.pods)
 
 
 def uncounted_flavors(nodes: Iterable[Node], keys: Sequence[str]) -> dict[str, str]:
-    """Return the flavor of each node that has one, by the labels `keys`, and no allocatable nvidia.com/gpu."""
+    """Return the flavor of each node that has a flavor label in `keys` but no allocatable nvidia.com/gpu."""
     named = ((node.name, named_flavor(node.labels, keys)) for node in nodes if node.gpus is None)
     return {name: flavor for name, flavor in sorted(named) if flavor}
 
 
 def claiming_pods(pods: Iterable[Pod]) -> Mapping[str, int]:
-    """Return how many pods of each node hold ResourceClaims and request no nvidia.com/gpu.
+    """Return how many pods on each node hold ResourceClaims but request no nvidia.com/gpu.
 
     A pod with both has its GPUs from the device plugin, and its claim is for another device, such as an IMEX channel.
     """
@@ -105,7 +105,7 @@ def _holds_no_gpu(pod: Pod) -> bool:
 
 
 def uncounted_notes(flavors: Mapping[str, str], claiming: Mapping[str, int]) -> Iterator[str]:
-    """Yield sentences about nodes and pods whose GPUs may not be counted."""
+    """Yield sentences about nodes and pods whose GPUs GKM may not count."""
     if flavors:
         nodes = f"{count_of(len(flavors), 'node')} {agree(len(flavors), 'has', 'have')}"
         yield (

@@ -96,7 +96,10 @@ def _kinds(inventory: Inventory, request: Request) -> tuple[tuple[frozenset[int]
 
 
 class Step(NamedTuple):
-    """Up to so many whole groups, the short one beside them or not, and how many of all have spares elsewhere."""
+    """An amount that a domain may take.
+
+    Whole groups, the short last group or not, and how many have spares elsewhere.
+    """
 
     groups: int
     overflow: int
@@ -173,7 +176,7 @@ class Offer:
 
     @cached_property
     def beside(self) -> Integers:
-        """Return the most whole groups of each domain beside the short one, -1 where that does not fit."""
+        """Return the most whole groups beside the short last group in each domain, -1 if that does not fit."""
         return self._capacities_of(self.slots + self.request.missing_pods) - 1
 
     def _capacities_of(self, slots: Integers) -> Integers:

@@ -158,7 +158,7 @@ class Problem:
 
     @property
     def shape(self) -> Cell:
-        """Return the shape of a table: a row for each place that the short group can have, then the axes."""
+        """Return the shape of a table: a row for each place of the short last group, then one size for each axis."""
         return (1 + len(self.sizes) if self.short else 1, *(size + 1 for size in self.sizes))
 
 

@@ -1,1 +1,1 @@
-"""A run again, after nodes or budgets were lost: what still stands stays (docs/reference/calculus.md, After a loss)."""
+"""Plan a run again after a loss, and move as few groups as possible (docs/reference/calculus.md, After a loss)."""

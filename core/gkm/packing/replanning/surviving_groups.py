@@ -1,4 +1,7 @@
-"""The groups of a former plan: which are untouched, and what stands of the others (calculus.md). Pure."""
+"""Find the untouched groups of the former plan, and the pods of the others that keep their nodes (calculus.md).
+
+Pure.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

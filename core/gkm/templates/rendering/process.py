@@ -29,23 +29,23 @@ from gkm.templates.rendering.renderer import Rendered
 from gkm.templates.values import Json, RenderingFailed, RenderingUnavailable, TemplateInvalid, check_levels
 
 CHILDREN = 2
-"""So that one template that needs all its time does not stop the others."""
+"""Number of child processes, so that one expensive template does not stop the others."""
 WAIT_SECONDS = 5.0
-"""The time that a request waits for a free child."""
+"""Seconds that a request waits for a free child."""
 _MAX_MESSAGE = 1_000
 REQUEST_SECONDS = 1.8
-"""From the first byte of a request to the last one of its reply; with the kill of the child, 2 s on a busy machine."""
+"""Seconds from the first byte of a request to the last byte of its reply."""
 START_SECONDS = 10.0
-"""An interpreter and Jinja2 need 0.2 s on an idle machine."""
+"""Seconds for the start of a child; an idle machine needs 0.2 s."""
 _ENDING_SECONDS = 1.0
-"""A child that has closed its end of the socket is ending."""
+"""Seconds to wait for a child that has closed its socket."""
 _KILL_SECONDS = 10.0
 _PROGRAM = (sys.executable, "-I", "-W", "ignore", "-m", "gkm.templates.rendering.child")
 _CRASHES = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE})
 
 
 class ChildReply(msgspec.Struct, frozen=True):
-    """The reply of a child."""
+    """A decoded reply of a child."""
 
     objects: list[dict[str, Any]] = []
     verdicts: list[bool] = []
@@ -54,7 +54,7 @@ class ChildReply(msgspec.Struct, frozen=True):
 
 
 class RenderingProcess:
-    """Renders in children, which start when they are needed. Safe for several threads; never log its requests."""
+    """Renders templates in child processes, which it starts when needed. Thread-safe; requests must never be logged."""
 
     def __init__(self) -> None:
         # The last one used is the first: the second starts only when two are needed at once.
@@ -63,11 +63,11 @@ class RenderingProcess:
             self._idle.put(RenderingChild())
 
     def render(self, templates: Sequence[Json], variables: Json, rules: Sequence[str] = ()) -> Rendered:
-        """Return the rendered templates, and whether each rule is true. If one is not, no template is rendered.
+        """Return the rendered templates, and whether each rule is true. If a rule is false, it renders no template.
 
         Raises:
             RenderingFailed: an expression fails or exceeds a limit; the message names its place.
-            RenderingUnavailable: no fault of the templates; try again later.
+            RenderingUnavailable: rendering is not possible now; try again later.
         """
         reply = self._reply({"render": templates, "variables": variables, "rules": rules})
         expected = len(templates) if all(reply.verdicts) else 0
@@ -76,11 +76,11 @@ class RenderingProcess:
         return Rendered(reply.objects, reply.verdicts)
 
     def compile(self, template: Json, rules: Sequence[str] = ()) -> list[str]:
-        """Return the problems of the expressions of a template, and of rules: syntax, unknown variables.
+        """Return the problems in the expressions of a template and of rules, such as unknown variables.
 
         Raises:
             RenderingFailed: compiling exceeds a limit.
-            RenderingUnavailable: no fault of the template; try again later.
+            RenderingUnavailable: rendering is not possible now; try again later.
         """
         return [_excerpt(problem) for problem in self._reply({"compile": template, "rules": rules}).problems]
 
@@ -110,7 +110,7 @@ class RenderingProcess:
 
 
 def decode(text: bytes) -> ChildReply:
-    """Return the reply of a child; raise RenderingFailed if it is malformed, or holds too many values or levels."""
+    """Decode a reply of a child; raise RenderingFailed if it is malformed or too large."""
     try:
         json_limits.check_objects(text)
         json_limits.check_items(text)
@@ -132,13 +132,13 @@ def _excerpt(message: str) -> str:
 
 
 class RenderingChild:
-    """A child that starts with the first exchange."""
+    """One child process, which starts with the first request."""
 
     def __init__(self) -> None:
         self._running: ChildProcess | None = None
 
     def exchange(self, request: bytes) -> bytes:
-        """Return the reply to a request.
+        """Send a request and return the reply.
 
         Raises:
             RenderingFailed: the request exceeded a limit.
@@ -164,7 +164,7 @@ class RenderingChild:
             raise
 
     def end(self, seconds: float = 0) -> int:
-        """Kill the child if it does not end by itself within `seconds`; return its exit status, 0 without a child."""
+        """Wait `seconds` for the child to end, then kill it; return its exit status, 0 if no child runs."""
         if self._running is None:
             return 0
         child, self._running = self._running, None

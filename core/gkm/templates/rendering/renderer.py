@@ -9,7 +9,7 @@ from gkm.templates.values import Json
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """Rendered objects and the verdicts of rules, each in the order of the request.
+    """The result of rendering: the objects, and whether each rule is true, in the order of the request.
 
     If a verdict is False, there are no objects.
     """
@@ -22,15 +22,15 @@ class Renderer(Protocol):
     """Renders templates; callable from several threads."""
 
     def render(self, templates: Sequence[Json], variables: Json, rules: Sequence[str] = ()) -> Rendered:
-        """Return the rendered templates, and whether each rule is true. If one is not, no template is rendered.
+        """Return the rendered templates, and whether each rule is true. If a rule is false, it renders no template.
 
         Raises:
             RenderingFailed: an expression fails or exceeds a limit; the message names its place.
-            RenderingUnavailable: no fault of the templates; try again later.
+            RenderingUnavailable: rendering is not possible now; try again later.
         """
 
     def compile(self, template: Json, rules: Sequence[str] = ()) -> list[str]:
-        """Return the problems of the expressions of a template, and of rules; raises as `render` does."""
+        """Return the problems in the expressions of a template and of rules; raises as `render` does."""
 
     def close(self) -> None:
-        """End what renders; later requests fail."""
+        """Stop rendering; later requests fail."""

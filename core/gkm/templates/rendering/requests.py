@@ -1,4 +1,4 @@
-"""The work of the child for one request: values in, values out.
+"""Handle one request in the child process: render templates, or check expressions.
 
 The message of a failure names the place. It quotes no value of a variable, and of a Secret not even what Python found
 wrong with it, because Python's messages may quote the values that they are about.
@@ -25,19 +25,19 @@ from gkm.templates.values import VARIABLES, Json, RenderingFailed
 
 MAX_PROBLEMS = 20
 _SHOWN = 200
-"""Characters of a path or a cause in a message."""
+"""Limit of characters of a path or a cause in a message."""
 _Change = Callable[[str, str], Any]
 _CACHED_TEXTS = 256
 _CACHED_CHARACTERS = 512
-"""Longer texts are compiled each time: the cache must leave the memory to the requests."""
+"""Limit of characters of a cached text; longer texts are compiled each time."""
 _RESULT = "result"
 _MARK = re.compile(r"\{[{%#]")
-"""Without one, a text has no expression, and stays as it is."""
+"""A text without this mark has no expression and is not rendered."""
 _ENVIRONMENT = Sandbox()
 
 
 def reply_to(request: Json) -> Json:
-    """Return the reply to a request: objects and verdicts, problems, or an error.
+    """Return the reply to a request: objects and results of rules, problems, or an error.
 
     Rules come first. If a rule is false, no template is rendered: a template may rely on the rules.
     """
@@ -123,10 +123,10 @@ class _Compiled:
 
 
 def value_of(text: str, variables: Json) -> Any:  # noqa: ANN401 -- any JSON value
-    """Return the rendered text; its value if the whole text is one expression that ends in a filter of TYPES.
+    """Return a rendered text; if the whole text is one expression with a filter of TYPES, return the typed value.
 
     Raises:
-        Exception: of Jinja2, of Python, or ExpressionInvalid, depending on the expression.
+        Exception: any exception of Jinja2 or Python, or ExpressionInvalid.
     """
     if not _MARK.search(text):
         return text
@@ -135,7 +135,7 @@ def value_of(text: str, variables: Json) -> Any:  # noqa: ANN401 -- any JSON val
 
 
 def verdict_of(rule: str, variables: Json) -> bool:
-    """Return whether a rule is true; raises what `value_of` raises."""
+    """Return whether a rule is true for these variables; raises as `value_of`."""
     verdict = defined(_compiled(rule, rule=True).evaluate(variables))
     if isinstance(verdict, bool):
         return verdict
@@ -143,7 +143,7 @@ def verdict_of(rule: str, variables: Json) -> bool:
 
 
 def check(text: str, *, rule: bool = False) -> None:
-    """Raise as `value_of` does if a text does not compile or names an unknown variable."""
+    """Compile a text or rule and check its variables; raises as `value_of`."""
     if not rule and not _MARK.search(text):
         return
     _compiled(text, rule=rule)

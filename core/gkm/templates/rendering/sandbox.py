@@ -1,4 +1,4 @@
-"""The language of expressions: the part of Jinja2 that templates need, without access to Python.
+"""The language of expressions: a safe part of Jinja2 without access to Python.
 
 Everything is a closed list: kinds of syntax, filters, tests, and methods by the type of their object. Additions of a
 new Jinja2 version are refused until it is listed here. Time and memory are limited by the process, not here.
@@ -39,11 +39,11 @@ _INT64 = 1 << 63
 
 
 class ExpressionInvalid(ValueError):
-    """An expression is refused, or its value is; the message holds no value of a variable."""
+    """An expression or its value is not allowed; the message has no value of a variable."""
 
 
 class Sandbox(ImmutableSandboxedEnvironment):
-    """An environment without state: what one template does is invisible to the next."""
+    """A Jinja2 environment without state, so that templates cannot influence each other."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -54,14 +54,14 @@ class Sandbox(ImmutableSandboxedEnvironment):
         self.globals = {"range": self.globals["range"]}  # of at most 100,000 numbers
 
     def is_safe_attribute(self, obj: object, attr: str, value: object) -> bool:
-        """Return whether an attribute may be read; `value` is not used."""
+        """Return whether an expression may read an attribute of an object; `value` is not used."""
         return attr in _ALLOWED_METHODS.get(type(obj), ()) and super().is_safe_attribute(obj, attr, value)
 
     def wrap_str_format(self, value: object) -> None:
         """Refuse the special path of `str.format`: it is no allowed method."""
 
     def problem(self, tree: nodes.Node) -> str | None:
-        """Return the first part of a syntax tree that is not allowed."""
+        """Return the first part of a syntax tree that is not allowed, None if all is allowed."""
         pending = [tree]
         while pending:
             node = pending.pop()
@@ -76,7 +76,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
 
 def plain(value: object) -> Any:  # noqa: ANN401 -- any JSON value
-    """Return a value as JSON has it; raise ExpressionInvalid if JSON or Kubernetes cannot express it."""
+    """Return a value as plain JSON; raise ExpressionInvalid if JSON or Kubernetes cannot express it."""
     match value:
         case None | bool() | str():
             return value
@@ -140,7 +140,7 @@ def _json(value: object) -> object:
 
 
 def defined(value: object) -> object:
-    """Return the value; raise UndefinedError if it is undefined."""
+    """Return the value; raise Jinja2's UndefinedError if it is undefined."""
     if isinstance(value, Undefined):
         str(value)
     return value
@@ -151,4 +151,4 @@ def _kind(value: object) -> str:
 
 
 TYPES: Final = {"int": _int, "float": _float, "bool": _bool, "json": _json}
-"""The filters that give a whole value their type."""
+"""The filters that make a whole value an integer, number, boolean or JSON value."""

@@ -1,6 +1,6 @@
-"""Which cables of a source count, by the names of adapters and switches. Pure.
+"""Decide which cables of a source are used, by the names of adapters and switches. Pure.
 
-A node has cables to several networks. One for storage or for management looks like one for computing, and only people
+A node has cables to several networks. A network for storage or management looks like one for computing, and only people
 know which is which.
 """
 
@@ -13,9 +13,9 @@ _NOT = "!"
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Globs for adapters (or interfaces) of hosts, and for switches. One that begins with ! excludes what it matches.
+    """Globs for adapters (or interfaces) of hosts, and for switches; a glob that begins with ! excludes.
 
-    Without any other glob everything counts that is not excluded.
+    If all globs exclude, everything else is used.
     """
 
     adapters: Collection[str] = ()
@@ -31,7 +31,7 @@ class Counted:
         return _matches(self.adapters, (name,))
 
     def switch(self, *names: str) -> bool:
-        """Return whether the cables to a switch count, by its identifier and its name."""
+        """Return whether cables to a switch are used, by its identifier and name."""
         return _matches(self.switches, names)
 
 

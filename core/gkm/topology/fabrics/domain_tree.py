@@ -1,4 +1,4 @@
-"""Named domains with their nodes and the names of the domains in them, checked to be a tree, as HyperNodes. Pure."""
+"""Convert named domains with their nodes and inner domains to HyperNodes, and check that they form a tree. Pure."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,11 +13,14 @@ MAX_DEPTH = 64
 
 
 class TreeInvalid(ValueError):
-    """The text is no tree, or exceeds a limit; the message has the position, and no name of the text."""
+    """The domains do not form a tree, or exceed a limit; the message has a position, and no name from the source."""
 
 
 class NamedDomain(NamedTuple):
-    """A domain. `where` is its position in the text; an empty `level` follows from the height of the domain."""
+    """A domain from a source. `where` is its position in the text.
+
+    An empty `level` follows from its height in the tree.
+    """
 
     name: str
     where: str
@@ -27,7 +30,7 @@ class NamedDomain(NamedTuple):
 
 
 def hypernodes(branches: Sequence[NamedDomain]) -> tuple[HyperNode, ...]:
-    """Return the domains that hold nodes, with the closest first.
+    """Return the domains that contain nodes as HyperNodes, the closest first.
 
     What is in a domain of level `nvlink` whose name stands for no clique is in the domain around that.
 

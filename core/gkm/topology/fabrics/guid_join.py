@@ -22,7 +22,7 @@ _SETTINGS = "adapters or switches"
 def join(
     subnets: Iterable[Subnet], fabrics: Iterable[NodeFabric], nodes: Iterable[str], counted: Counted = EVERY_CABLE
 ) -> FabricNetwork:
-    """Return the network of all subnets, with the names of `nodes` for their hosts, of the cables that are `counted`.
+    """Return the network of all subnets with the names of `nodes` for their hosts; only `counted` cables are used.
 
     NodeFabrics of other nodes do not count. Several reports of one subnet count once. Where they contradict one
     another, the cables of all count: a node that was moved lies in no group until the old report is gone. The order of
@@ -87,7 +87,7 @@ def _distinct(surveys: Sequence[Subnet]) -> list[HostPort]:
 
 
 def by_name(nodes: Iterable[str]) -> Mapping[str, str]:
-    """Return the node of each name and of each first DNS label, "" for a label of several; a name precedes a label."""
+    """Return the node for each node name and each first DNS label; "" for a label that several nodes share."""
     known = frozenset(nodes)
     labels = _claims((node.partition(".")[0], node) for node in known)
     return {**labels, **{node: node for node in known}}

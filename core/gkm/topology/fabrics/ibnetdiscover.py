@@ -16,10 +16,10 @@ from gkm.api.grammar import agree, count_of
 from gkm.topology.fabrics.subnet import AGGREGATION_NODE, HostPort, Link, Subnet, adapter_in, names_in
 
 MAX_BYTES = 64 << 20
-"""10,000 hosts with eight adapters each take 50 MB."""
+"""Limit of bytes of a topology file: 10,000 hosts with eight adapters each take 50 MB."""
 MAX_LINES = 1 << 21
 MAX_PORTS = 1 << 19
-"""Ports of switches with a cable; the same network has 250,000 to 410,000."""
+"""Limit of switch ports with a cable; 10,000 hosts with eight adapters need 250,000 to 410,000."""
 MAX_DAMAGED = 1_000
 _SHOWN = 3
 _MAX_NAME = 64  # bytes of a NodeDescription (InfiniBand Architecture, 14.2.5.2)
@@ -96,7 +96,7 @@ def _subnet(reader: "_Reader") -> Subnet:
 
 
 def unanswered(errors: Iterable[bytes]) -> int:
-    """Return how many lines of standard error may hide a part of the network: all but the known harmless ones.
+    """Return how many lines of ibnetdiscover's standard error may mean that a part of the network is missing.
 
     ibnetdiscover ends with 0 although devices do not answer, and prints what it has found.
     """
@@ -104,7 +104,7 @@ def unanswered(errors: Iterable[bytes]) -> int:
 
 
 def marker(count: int) -> bytes:
-    """Return the line that a survey begins with if so many queries had no answer."""
+    """Return the first line for a survey in which so many queries had no answer."""
     return b"# unanswered: %d\n" % count if count else b""
 
 

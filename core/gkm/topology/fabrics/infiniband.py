@@ -13,7 +13,7 @@ from gkm.topology.fabrics.subnet import Subnet
 def discover(
     surveys: Iterable[bytes], fabrics: Iterable[NodeFabric], nodes: Collection[str], existing: Container[str] = ()
 ) -> FabricDiscovery:
-    """Return the HyperNodes of `nodes` in the subnets of these topology files; `existing` are those names before.
+    """Return the HyperNodes of `nodes` from topology files of ibnetdiscover; `existing` are the names used before.
 
     Several files of one subnet are read as one. Subnets that share hosts, such as the planes of one fabric, form common
     groups. A file that cannot be read is a fault; the others are used.
@@ -40,7 +40,7 @@ def from_subnets(
     faults: tuple[str, ...] = (),
     counted: Counted = EVERY_CABLE,
 ) -> FabricDiscovery:
-    """Return the HyperNodes of `nodes` in subnets of any source, such as UFM, by the cables that are `counted`.
+    """Return the HyperNodes of `nodes` from subnets of any source, such as UFM; only `counted` cables are used.
 
     Raises:
         TooIrregular: the subnets together have no groups that can be found in bounded time.

@@ -1,4 +1,4 @@
-"""Names of network interfaces; hosts and switches name them differently. Pure."""
+"""Tell host interfaces from switch ports by their names. Pure."""
 
 import re
 
@@ -10,5 +10,5 @@ _ADAPTER = re.compile(
 
 
 def is_host_interface(name: str) -> bool:
-    """Return whether an interface has the name of one in a host, or of the port of a switch for management."""
+    """Return whether an interface has a name as in a host, or as a switch's management port."""
     return _ADAPTER.match(name) is not None

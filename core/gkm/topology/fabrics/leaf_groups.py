@@ -1,4 +1,4 @@
-"""The rule of leaf groups, for every kind of network (docs/reference/topology-tree.md). Pure.
+"""Group leaf switches that lead to the same nodes, for every kind of network (docs/reference/topology-tree.md). Pure.
 
 At each level, `rails` joins switches into groups by what they connect, and a host (or a group of the level below) lies
 in the group that most of its cables lead to. Equal numbers give no decision: such a node is quarantined, and such a
@@ -33,7 +33,7 @@ class _Level:
 
 
 def discover(network: FabricNetwork, nodes: Collection[str], existing: Container[str] = ()) -> FabricDiscovery:
-    """Return the groups that hold any of `nodes`, as HyperNodes with the closest first.
+    """Return the groups of switches above `nodes` as HyperNodes, the closest first.
 
     A group is named by one of its switches: the first whose name is in `existing`, the names that this source had
     before, else the first of all. So a new switch renames no group.
@@ -64,7 +64,10 @@ def discover(network: FabricNetwork, nodes: Collection[str], existing: Container
 
 
 def name_of(switch: str) -> str:
-    """Return the name of a group with this switch: its identifier where that is a DNS label, as a GUID, else a hash."""
+    """Return the name of the group that is named after this switch.
+
+    Its identifier if that is a DNS label, else a hash.
+    """
     return switch if _LABEL.fullmatch(switch) else f"{_HASHED}{sha256(switch.encode()).hexdigest()[:16]}"
 
 

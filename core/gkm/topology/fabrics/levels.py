@@ -1,4 +1,4 @@
-"""The levels of switches: those with hosts, then those above them, level by level. Pure."""
+"""Find the levels of switches: the switches with hosts, then those above them, level by level. Pure."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from gkm.topology.fabrics.network import FabricNetwork
 
 MAX_LEVELS = 14
-"""As many as `topology.levels` may have; what lies above does not count."""
+"""Limit of levels, as in `topology.levels`; switches above are ignored."""
 _NAMES = ("leaf", "spine", "core")
 
 
 def tier_name(level: int) -> str:
-    """Return the name of a level from 0 for leaves."""
+    """Return the name of a level of switches: leaf for 0, then spine, core and so on."""
     return _NAMES[level] if level < len(_NAMES) else f"tier-{level + 1}"
 
 
 def switch_levels(network: FabricNetwork) -> list[frozenset[str]]:
-    """Return the switches of each level, with the leaves first.
+    """Return the switches of each level, the leaves first.
 
     A switch with hosts is a candidate for a leaf, also if all of them are foreign: or the leaf of another cluster would
     look like a spine. A switch next to a level is a candidate for the level above. A candidate that is next to more

@@ -1,4 +1,4 @@
-"""The provider `lldp`: leaf groups of an Ethernet network, from the neighbors of nodes and of switches. Pure.
+"""The provider `lldp`: it groups the leaf switches of an Ethernet network by the neighbors that nodes report. Pure.
 
 A leaf is the chassis of a neighbor, whose name is for people only. A node usually has a cable to a switch for
 management too: `counted` decides which interfaces and switches count. Hosts, and bridges in hosts, announce themselves
@@ -24,7 +24,7 @@ def discover(
     existing: Container[str] = (),
     counted: Counted = EVERY_CABLE,
 ) -> FabricDiscovery:
-    """Return the leaf groups of `nodes` from their NodeFabrics; `existing` are the names of groups before."""
+    """Return the leaf groups of `nodes` from their NodeFabrics; `existing` are the names of earlier groups."""
     neighbors = {
         fabric.metadata.name: [
             Neighbor(link.interface, "", link.neighbour.chassis_id, link.neighbour.port_id, link.neighbour.system_name)
@@ -41,7 +41,7 @@ def from_neighbors(
     existing: Container[str] = (),
     counted: Counted = EVERY_CABLE,
 ) -> FabricDiscovery:
-    """Return the leaf groups of `nodes` from their neighbors by node, as `lldpd` decodes them."""
+    """Return the leaf groups of `nodes` from their LLDP neighbors."""
     known = frozenset(nodes)
     names = guid_join.by_name(known)
     hosts: dict[str, Counter[str]] = {}

@@ -1,4 +1,4 @@
-"""A decoder of what `lldpcli -f json0` and `lldpcli -f json` print about the neighbors of a node (lldpcli(8)). Pure.
+"""Decode the neighbors of a node from the output of `lldpcli -f json0` or `lldpcli -f json` (lldpcli(8)). Pure.
 
 `json0` always has lists where the shape of `json` depends on the number of interfaces, and on whether the neighbor has
 a name. The device at the other end of a cable sends the content: it is bounded here, and checked where it is used.
@@ -16,14 +16,14 @@ from gkm.topology.fabrics.interfaces import is_host_interface
 from gkm.topology.fabrics.program_output import OutputUnreadable
 
 MAX_BYTES = 64 << 20
-"""The limit of a file with the neighbors of several nodes; a node with eight cables takes 10 kB."""
+"""Limit of bytes of a file with the neighbors of several nodes; a node with eight cables takes 10 kB."""
 
 _FORWARDING = frozenset({"bridge", "router", "repeater", "other"})
 _INTERFACE = re.compile(r"[A-Za-z0-9_.-]{1,15}", re.ASCII)  # IFNAMSIZ of Linux
 
 
 class Neighbor(NamedTuple):
-    """A device at the other end of a cable, as it announces itself; a missing text is empty.
+    """A device at the other end of a cable, as it announces itself by LLDP; a missing text is empty.
 
     `is_host`: it announces a station without bridge and router, or names its port as a host does.
     """
@@ -37,7 +37,7 @@ class Neighbor(NamedTuple):
 
 
 def decode(text: bytes) -> tuple[Neighbor, ...]:
-    """Return the neighbors in an output of json0 or json.
+    """Return the neighbors in the output of lldpcli.
 
     Raises:
         OutputUnreadable: the text has neither format.
@@ -46,7 +46,7 @@ def decode(text: bytes) -> tuple[Neighbor, ...]:
 
 
 def decode_nodes(text: bytes) -> Mapping[str, tuple[Neighbor, ...]]:
-    """Return the neighbors of several nodes from one file: an object with an output of lldpcli for each node.
+    """Return the neighbors of each node from one file: an object with an output of lldpcli for each node name.
 
     Raises:
         OutputUnreadable: the text is no such object; the message has the number of the node in the file.

@@ -1,4 +1,4 @@
-"""Hosts and switches with the number of cables between them: what the rule of leaf groups reads. Pure."""
+"""The number of cables between hosts and switches, the input for grouping leaf switches. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -11,15 +11,15 @@ from gkm.topology.quarantine import Quarantined
 
 _EXAMPLES, _LONGEST_EXAMPLE = 3, 63
 Cables = Mapping[str, Mapping[str, int]]
-"""Number of cables, by one end and the other."""
+"""The number of cables by their two ends."""
 
 OTHER_HOST = "?"
-"""Precedes the name of a host outside of the cluster: no node has a name with it."""
+"""Prefix of the names of hosts outside of the cluster; no node has such a name."""
 
 
 @dataclass(frozen=True, slots=True)
 class FabricNetwork:
-    """The cables of hosts, by host and switch, and between switches, in both directions.
+    """The cables between hosts and switches, and between switches in both directions.
 
     `hosts` are nodes by their names, and hosts outside of the cluster by names that no node can have. `anonymous` are
     the numbers of adapters of further, unidentified hosts by switch.
@@ -30,11 +30,11 @@ class FabricNetwork:
     anonymous: Mapping[str, int] = field(default_factory=dict)
     faults: tuple[str, ...] = ()
     settings: str = "interfaces or switches"
-    """The keys of the provider's config that decide which cables count."""
+    """The keys of the provider's `config` that decide which cables are used."""
 
 
 class MatchedHosts(NamedTuple):
-    """How many hosts of a source are nodes, how many are not, and how many adapters in it name no host.
+    """How many hosts in a source are nodes of the cluster, how many are not, and how many adapters name no host.
 
     `examples` are a few of the `others`, by the names that the source gives them: content of the source.
     """
@@ -46,14 +46,14 @@ class MatchedHosts(NamedTuple):
 
     @classmethod
     def of(cls, hosts: Iterable[str], nodes: Collection[str], unnamed: int = 0) -> "MatchedHosts":
-        """Return the counts of hosts by their names."""
+        """Count the hosts of a source by their names."""
         listed = [*hosts]
         others = [host for host in listed if host not in nodes]
         examples = tuple(host.removeprefix(OTHER_HOST)[:_LONGEST_EXAMPLE] for host in nsmallest(_EXAMPLES, others))
         return cls(len(listed) - len(others), len(others), unnamed, examples)
 
     def unmatched(self, *, with_examples: bool) -> str:
-        """Return a sentence about what is no node, "" if all is one."""
+        """Return a sentence about hosts that are no nodes, "" if all are nodes."""
         examples = f", for example {', '.join(self.examples)}" if with_examples and self.examples else ""
         others = f"{count_of(self.others, 'host')} in it {agree(self.others, 'is no node', 'are no nodes')}{examples}"
         unnamed = f"{count_of(self.unnamed, 'adapter')} in it {agree(self.unnamed, 'names', 'name')} no host"
@@ -69,7 +69,7 @@ class MatchedHosts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FabricDiscovery:
-    """What a source yields: HyperNodes with the closest first, nodes without a HyperNode with the reason, and faults.
+    """The result of reading a source: HyperNodes, the closest first; nodes that could not be placed; and faults.
 
     `faults` are sentences for a person, without content of the source. `hosts` tell an empty source from a source that
     shows other hosts.

@@ -1,4 +1,4 @@
-"""JSON that programs and servers print about a network, decoded within limits. Pure."""
+"""Decode JSON that programs and servers print about a network, within limits. Pure."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -12,13 +12,13 @@ T = TypeVar("T")
 
 
 class OutputUnreadable(ValueError):
-    """The text has another shape, or exceeds a limit; the message has the position, and no content of the text."""
+    """The output cannot be decoded or exceeds a limit; the message has the position, and no content."""
 
 
 def decode(
     text: bytes, decoder: Decoder[T], max_bytes: int, check: Callable[[bytes], None] = json_limits.check_objects
 ) -> T:
-    """Return what `decoder` reads in a text; `check` limits the number of values in it.
+    """Decode a text with `decoder`; `check` limits the number of values in it.
 
     Raises:
         OutputUnreadable: it is not JSON of that shape, or has too many bytes or values.

@@ -1,4 +1,4 @@
-"""Which switches are rails of one group: those that connect nearly the same hosts, or the same groups below. Pure.
+"""Group switches that connect nearly the same hosts (the rails of a group), or the same lower groups. Pure.
 
 Two switches belong together if more than half of what either connects is connected by both (Jaccard index > 1/2). One
 wrong cable cannot raise the index of two separate switches above 1/2, and in groups of three hosts or more one missing
@@ -10,17 +10,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, product
 
 MAX_WORK = 1 << 25
-"""About a second. A regular network of 100,000 hosts needs a hundredth of it."""
+"""Limit of work: about a second. A regular network of 100,000 hosts needs a hundredth of it."""
 _VISIT, _COMPARISON = 4, 64
-"""Costs of a pair of switches, beside the sizes of their sets; so at most 500,000 pairs are compared and remembered."""
+"""The work that a pair of switches is counted with, so that at most 500,000 pairs are compared."""
 
 
 class TooIrregular(ValueError):
-    """The network has more different connections than the limit: comparing its switches would take minutes."""
+    """The switches connect the hosts in so many different ways that comparing them would take minutes."""
 
 
 def joined(connected: Mapping[str, frozenset[str]]) -> list[tuple[str, ...]]:
-    """Return groups of switches, sorted; `connected` has what each of them connects. Each switch is in one group.
+    """Return groups of switches, sorted; `connected` has the hosts or lower groups of each switch.
 
     Raises:
         TooIrregular: the comparisons exceed MAX_WORK.

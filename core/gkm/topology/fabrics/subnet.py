@@ -10,13 +10,13 @@ _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
 _NO_HOST = "localhost"
 _HOST_AND_ADAPTER = 2
 AGGREGATION_NODE = "Aggregation Node"
-"""In the description of an adapter that is part of a switch (SHARP)."""
+"""Text in the description of an adapter inside a switch (SHARP aggregation node)."""
 FILLED = "a survey is not whole: nodes that an earlier one showed stay"
-"""A fault of a network that `Subnet.filled` returns."""
+"""The fault that `Subnet.filled` adds."""
 
 
 class HostPort(NamedTuple):
-    """A port of an adapter in a host, at the host's end of a cable to `switch`. GUIDs are empty if unknown.
+    """A port of a host's adapter, with a cable to `switch`. Unknown GUIDs are empty.
 
     `words` may name the node: the first word of the NodeDescription, or the name that a fabric manager gives it. `host`
     tells hosts apart that are no nodes; empty if the description is a factory's. `adapter` is its name in the host.
@@ -41,19 +41,19 @@ class Link(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Subnet:
-    """The report of one source. Switches are identified by GUID, or by name where the source has no GUIDs.
+    """The network that one source reports. Switches have GUIDs, or names if the source has no GUIDs.
 
     `faults` are sentences for a person, without content of the source.
     """
 
     switches: Mapping[str, str]
-    """Name for display by identifier."""
+    """The names of switches for display, by identifier."""
     ports: tuple[HostPort, ...]
     links: tuple[Link, ...]
     faults: tuple[str, ...] = ()
 
     def filled(self, earlier: "Subnet") -> "Subnet":
-        """Return the network with what only an earlier survey of it shows: this one is not whole.
+        """Return the network with the parts added that only an earlier, complete survey has.
 
         A port is where this survey shows it.
         """
@@ -68,11 +68,10 @@ class Subnet:
 
 
 def names_in(description: str) -> tuple[tuple[str, ...], str]:
-    """Return `words` and `host` for the NodeDescription of an adapter, in lower case.
+    """Return the host names in the NodeDescription of an adapter, in lower case: `words` and `host` of HostPort.
 
-    rdma-ndd writes the name of the host and the name of the adapter. A third word is of a factory, as in
-    `MT4129 ConnectX7   Mellanox Technologies`, or of a person: the first one then identifies a host only if it names a
-    node.
+    rdma-ndd writes the name of the host and the name of the adapter. A third word is of a factory, as in `MT4129
+    ConnectX7   Mellanox Technologies`, or of a person: the first one then identifies a host only if it names a node.
     """
     words = description.split(None, 2)
     if not words or not _WORD.fullmatch(words[0]):

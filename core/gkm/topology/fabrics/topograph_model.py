@@ -1,4 +1,4 @@
-"""Models of topograph as named domains: switches with their nodes, and the NVLink domains in them. Pure.
+"""Convert topograph's models to named domains: switches with their nodes, and the NVLink domains in them. Pure.
 
 Models have three shapes. Before v1.0.0, `capacity_blocks` are the NVLink domains, in lists or in mappings. Since then
 `blocks` name the switch of their nodes, and an annotation names the NVLink domain; switches hand annotations down, and
@@ -64,13 +64,13 @@ class TopographModel(Struct):
 
 
 class NodeNames:
-    """The names of nodes in ranges, of which a file has a bounded number."""
+    """Expands ranges of node names; the number of names in a file is bounded."""
 
     def __init__(self) -> None:
         self._remaining = MAX_NODES
 
     def unfold(self, texts: Iterable[str], where: str) -> tuple[str, ...]:
-        """Return the names in texts, in lower case, as Kubernetes has them.
+        """Return the node names in texts such as `gpu-[001-018]`, in lower case.
 
         Raises:
             TreeInvalid: a text holds no names, or too many.
@@ -87,7 +87,7 @@ class NodeNames:
 
 
 def named_domains(model: TopographModel) -> Iterator[NamedDomain]:
-    """Yield the domains of a model; a node of a block is a member of the block, not of the switch.
+    """Yield the domains of a model as named domains.
 
     Raises:
         TreeInvalid: the model has two shapes at once, a block names no switch, or no block places its nodes.

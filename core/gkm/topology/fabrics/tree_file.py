@@ -19,12 +19,12 @@ from gkm.topology.hypernodes import HyperNode
 
 MAX_BYTES = 4 << 20
 MAX_VALUES = 1 << 17
-"""Values of YAML: 100,000 nodes one by one. As ranges they take a hundredth of it."""
+"""Limit of YAML values: 100,000 nodes listed one by one."""
 _LINE = re.compile(r"line \d{1,9}")
 
 
 class TreeFileDomain(Struct):
-    """A domain of our shape."""
+    """A domain in GKM's own file format."""
 
     name: str
     level: LevelName
@@ -33,13 +33,13 @@ class TreeFileDomain(Struct):
 
 
 class Model(TopographModel):
-    """The file, of either shape."""
+    """A file in GKM's or topograph's format."""
 
     domains: tuple[TreeFileDomain, ...] = ()
 
 
 def parse(text: bytes) -> tuple[HyperNode, ...]:
-    """Return the HyperNodes of a file, with the closest first; domains without nodes are left out.
+    """Return the HyperNodes of a file, the closest first; domains without nodes are left out.
 
     The level of a capacity block is `nvlink`; the level of a switch follows from its height: leaf, spine, core, tier-4
     and so on. A capacity block lies in the switch of its nodes.
@@ -64,7 +64,7 @@ def parse(text: bytes) -> tuple[HyperNode, ...]:
 
 
 def discover(text: bytes, nodes: Collection[str]) -> FabricDiscovery:
-    """Return what `parse` returns, and how many of the nodes in it are `nodes`.
+    """Return the HyperNodes of a file, and how many of its nodes are among `nodes`.
 
     Raises:
         TreeInvalid: as parse.

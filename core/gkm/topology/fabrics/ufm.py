@@ -1,4 +1,4 @@
-"""A decoder of `GET /ufmRest/resources/ports` of NVIDIA UFM: ports of adapters and of switches with their peers. Pure.
+"""Decode `GET /ufmRest/resources/ports` of NVIDIA UFM: ports of adapters and switches with their peers. Pure.
 
 A row names the other end of its cable by the GUID of the node (newer versions), and by the name of the system. A
 modular switch is one system with many switches in it, so names are used only where a row has no GUID and the name has
@@ -17,7 +17,7 @@ from gkm.topology.fabrics.program_output import OutputUnreadable
 from gkm.topology.fabrics.subnet import AGGREGATION_NODE, HostPort, Link, Subnet, adapter_in, names_in
 
 MAX_PAGE_BYTES = 100 << 20
-"""As much as the provider reads of an answer. A row takes 1.5 kB."""
+"""Limit of bytes that the provider reads of one answer. A row takes 1.5 kB."""
 MAX_ROWS = 1 << 20
 _GUID = re.compile(r"(?:0x)?([0-9a-f]{1,16})", re.ASCII)
 _COMPUTER, _SWITCH = "Computer", "Switch"
@@ -26,7 +26,7 @@ _SEVERAL = ""
 
 
 class PortRow(Struct, frozen=True):
-    """A port. `description` is "Computer IB Port" or "Switch IB Port"."""
+    """One port. `description` is "Computer IB Port" or "Switch IB Port"."""
 
     description: str | None = ""
     system_name: str | None = ""
@@ -46,7 +46,7 @@ _PAGE: Decoder[list[PortRow] | _Page] = Decoder(list[PortRow] | _Page)
 
 
 def decode(page: bytes) -> tuple[PortRow, ...]:
-    """Return the rows of one answer: a list, or an object with the list as `data`.
+    """Return the rows of one answer of UFM.
 
     Raises:
         OutputUnreadable: it is not JSON of that shape, or has too many bytes or values.
@@ -59,7 +59,7 @@ def decode(page: bytes) -> tuple[PortRow, ...]:
 
 
 def subnet(rows: Iterable[PortRow]) -> Subnet:
-    """Return the network of the rows of all pages; their order does not matter.
+    """Return the network from the rows of all answers, in any order.
 
     Without rows of switches (`?sys_type=Computer`), it has the leaves only.
 

@@ -1,4 +1,4 @@
-"""The one tree of domains: its merge from all sources, its guard, and the forms that schedulers read. Pure.
+"""The single tree of domains: merge it from all sources, guard it, and convert it for schedulers. Pure.
 
 The readers of sources are beside this folder, which holds only their places.
 """

@@ -1,4 +1,4 @@
-"""HyperNodes of other sources beside ours: which objects may be written, and which conflicts are reported. Pure.
+"""Decide which HyperNodes GKM may write beside HyperNodes of other owners, and report conflicts. Pure.
 
 One invalid HyperNode makes Volcano's scheduler ignore all of them, so ours give way wherever both together would be
 invalid. Linear in the number of members, and without recursion: strangers write these objects. Names here are names of
@@ -62,14 +62,14 @@ class Conflict:
 
     @property
     def message(self) -> str:
-        """Return a sentence for a person, with the names of the objects."""
+        """Return a sentence about the conflict for a person, with the names of the objects."""
         return _TEXTS[self.kind].format(about=self.about, names=listed(self.hypernodes, _SHOWN))
 
 
 def conflicts(
     wanted: Mapping[str, HyperNode], foreign: Mapping[str, HyperNode], unreadable: AbstractSet[str] = frozenset()
 ) -> tuple[Conflict, ...]:
-    """Return the conflicts of the wanted HyperNodes with the HyperNodes of other sources, and with each other.
+    """Return the conflicts of GKM's HyperNodes with HyperNodes of other owners, and among themselves.
 
     The `unreadable` objects may be of any source.
     """
@@ -86,7 +86,7 @@ def conflicts(
 
 
 def compatible(wanted: Mapping[str, HyperNode], foreign: Mapping[str, HyperNode]) -> dict[str, HyperNode]:
-    """Return the wanted HyperNodes that are valid beside the HyperNodes of other sources.
+    """Return those of GKM's HyperNodes that stay valid beside HyperNodes of other owners.
 
     A HyperNode is left out if its name is taken, or if a foreign parent has no higher tier or is not the only one. It
     has no parent of ours if it has a foreign one. One that loses all members is left out too.
@@ -113,7 +113,7 @@ def compatible(wanted: Mapping[str, HyperNode], foreign: Mapping[str, HyperNode]
 
 
 def invalid(found: Forest) -> Iterator[Conflict]:
-    """Yield what violates Volcano's rules in a set of HyperNodes whose names differ."""
+    """Yield violations of Volcano's rules in a set of HyperNodes with different names."""
     yield from _relations(found)
     yield from _shared(found)
 

@@ -1,4 +1,4 @@
-"""The guard against mass changes: a change that takes the places of many nodes must be confirmed. Pure.
+"""The guard against mass changes: a change that removes many nodes from their domains must be confirmed. Pure.
 
 An empty answer, or a list that is half empty, looks like a cluster that lost its network. A forged survey looks like a
 cluster with new cables. Such a result is applied only after several rounds. Losses in small steps add up: nodes that
@@ -17,16 +17,16 @@ from gkm.topology.trees.tree import Tree
 
 WINDOW_SECONDS = 86_400.0
 GROWTH_PERCENT = 10
-"""A result is the same while it has at most so many more nodes than in the first round, in percent of these."""
+"""How many percent of affected nodes may be added between rounds for a change to count as the same."""
 _OWN = re.compile(r"node-[0-9a-f]{20}", re.ASCII)  # gkm.topology.names.own_label_value
 
 Places = Mapping[str, Mapping[str, str]]
-"""The domain of each node that has one, by level. The name of a domain only tells it from others."""
+"""The domain of each placed node, by level."""
 
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """The number of existing nodes that are placed, and those that would lose a place."""
+    """The number of placed nodes, and the nodes that a change would remove from their domains."""
 
     placed: int = 0
     nodes: frozenset[str] = frozenset()
@@ -50,11 +50,11 @@ class GuardState:
 
     @property
     def tripped(self) -> bool:
-        """Return whether a change waits to be confirmed."""
+        """Return whether a change waits for confirmation."""
         return self.rounds > 0
 
     def seeing(self, shown: Places) -> "GuardState":
-        """Return the state that also compares with the places that another part of the API server shows."""
+        """Return the state that also compares with places from another part of the API server, such as node labels."""
         return replace(self, before=(*self.before, shown))
 
 
@@ -87,7 +87,7 @@ class _Change:
 
 
 def judge(state: GuardState, after: Places, nodes: Container[str], settings: TopologyGuard, now: float) -> GuardState:
-    """Return the next state, at `now` in seconds; the places `after` may be written unless the guard is tripped.
+    """Return the next state at `now` (seconds); the places `after` may be written unless the guard is tripped.
 
     Only `nodes`, those that exist, can lose anything. A node that flaps meanwhile does not start the count of rounds
     anew; a loss that goes on does.
@@ -121,7 +121,7 @@ def judge(state: GuardState, after: Places, nodes: Container[str], settings: Top
 
 
 def places_of_tree(tree: Tree) -> Places:
-    """Return the places that a tree gives to nodes; a domain of a node's own is no place."""
+    """Return the place of each node in a tree, without nodes that are their own domain."""
     return {
         level: {
             node: domain.identity
@@ -134,7 +134,7 @@ def places_of_tree(tree: Tree) -> Places:
 
 
 def places_of_hypernodes(hypernodes: Iterable[HyperNode]) -> Places:
-    """Return the places that HyperNodes show, at any level."""
+    """Return the place of each node in HyperNodes of the API server."""
     listed = list(hypernodes)
     levels = sorted({hypernode.tier_name for hypernode in listed})
     places = placements(listed, levels).places.items()
@@ -142,7 +142,7 @@ def places_of_hypernodes(hypernodes: Iterable[HyperNode]) -> Places:
 
 
 def places_of_labels(nodes: Iterable[tuple[str, Mapping[str, str]]], prefix: str) -> Places:
-    """Return the places that labels with a prefix show; a domain of a node's own is no place."""
+    """Return the place of each node in its labels with a prefix, without nodes that are their own domain."""
     places: dict[str, dict[str, str]] = {}
     for node, labels in nodes:
         for key, value in labels.items():

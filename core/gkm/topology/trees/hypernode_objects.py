@@ -1,4 +1,4 @@
-"""HyperNodes of the API server as values: ours, and the HyperNodes of other sources. Pure.
+"""Convert HyperNode objects of the API server to values, GKM's own and others. Pure.
 
 Members that a label selector or a pattern selects are not followed: no scheduler fails because of a shared node, and a
 stranger's selectors can take minutes.
@@ -15,24 +15,27 @@ only others can have added it."""
 
 
 def is_ours(found: HyperNodeObject) -> bool:
-    """Return whether GKM may write a HyperNode."""
+    """Return whether GKM wrote a HyperNode, and so may change it."""
     return found.labels.get(SOURCE_LABEL) == SOURCE
 
 
 def own(objects: Iterable[HyperNodeObject], levels: Sequence[str]) -> dict[str, HyperNode]:
-    """Return ours by name, with SELECTED. If all lack tier names, the kind has none: tiers show the levels."""
+    """Return GKM's own HyperNodes by name.
+
+    If all lack tier names, the installed kind has none, and tiers show the levels.
+    """
     ours = [found for found in objects if is_ours(found)]
     named = any(found.spec.tier_name for found in ours)
     return {found.name: _value(found, _members(found), () if named else levels) for found in ours}
 
 
 def foreign(objects: Iterable[HyperNodeObject]) -> dict[str, HyperNode]:
-    """Return the HyperNodes of other sources by name."""
+    """Return the HyperNodes that others wrote, by name."""
     return {found.name: value(found) for found in objects if not is_ours(found)}
 
 
 def value(found: HyperNodeObject) -> HyperNode:
-    """Return a HyperNode with the members that it names."""
+    """Convert a HyperNode object; members that a selector selects are not included."""
     return _value(found, _members(found) - {SELECTED})
 
 

@@ -1,4 +1,4 @@
-"""One tree from the placements of several providers: docs/reference/topology-tree.md, "Merge". Pure.
+"""Merge the placements of several providers into one tree: docs/reference/topology-tree.md, "Merge". Pure.
 
 The order of nodes never matters. Each node that takes part is in the tree or quarantined. The claims in use depend only
 on the set of different rows of claims. So a merge is changed node by node, and all is weighed anew only where a change
@@ -39,9 +39,9 @@ from gkm.topology.trees.nesting import (
 from gkm.topology.trees.tree import Contradiction, Tree, arrange
 
 Named = Sequence[tuple[str, Placements]]
-"""Names and placements of the providers, the most trusted one first."""
+"""The names and placements of providers, the most trusted first."""
 Role = Callable[[str], bool | None]
-"""Returns whether a node takes part even if no provider places it; None if there is no such node."""
+"""Returns whether a node takes part even if no provider places it; None if the node does not exist."""
 T = TypeVar("T")
 _PART = 256
 _MAX_NAMED = 3
@@ -49,7 +49,7 @@ _MAX_NAMED = 3
 
 @dataclass(frozen=True)
 class Merge:
-    """Nodes by their paths, or quarantined independent of other nodes' claims; and the claims in use."""
+    """The result of merging: the path of each node, quarantined nodes, and the claims that are used."""
 
     settings: Topology
     reader: Rows
@@ -60,7 +60,10 @@ class Merge:
     nesting: Nesting = field(default_factory=lambda: nest({}, {}))
 
     def changed(self, by_provider: Named, names: Iterable[str], role: Role) -> "Merge":
-        """Return the merge of other placements by the same providers; `names` are the nodes whose role may differ."""
+        """Return the merge after the same providers changed their placements.
+
+        `names` are nodes whose role may have changed.
+        """
         changed = set(names)
         known = dict(self.by_provider)
         for name, placed in by_provider:
@@ -100,7 +103,7 @@ class Merge:
 
     @cached_property
     def quarantined(self) -> tuple[Quarantined, ...]:
-        """Return the nodes that no domain has: those with a fault, and those whose domains contradict each other."""
+        """Return the quarantined nodes: those with a fault, and those whose domains contradict each other."""
         levels = [level.name for level in self.settings.levels]
         quarantined = [*self.faults.values()]
         messages: dict[int, str] = {}
@@ -174,7 +177,7 @@ class Merge:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The merge of all nodes of a cluster, which share what a change leaves. Use `start` and `changed` to make one.
+    """The merge of all nodes of a cluster, updated by differences. Create it with `start`, update it with `changed`.
 
     A change costs a comparison of all nodes with those before, and a new tree if claims changed.
     """
@@ -184,11 +187,11 @@ class Snapshot:
 
     @staticmethod
     def start(settings: Topology) -> "Snapshot":
-        """Return the snapshot of no nodes."""
+        """Return the snapshot of an empty cluster."""
         return Snapshot(Merge(settings, Rows(settings)))
 
     def changed(self, nodes: Mapping[str, Node], by_provider: Named) -> "Snapshot":
-        """Return the snapshot of these nodes with the placements of the same providers."""
+        """Return the snapshot after a change of nodes or placements."""
 
         def role(name: str) -> bool | None:
             return nodes[name].gpus is not None if name in nodes else None
@@ -197,7 +200,7 @@ class Snapshot:
 
     @property
     def tree(self) -> Tree:
-        """Return the tree; the same object until its content changes."""
+        """Return the tree; the same object as long as its content is the same."""
         return self.merge.tree
 
 
@@ -208,7 +211,7 @@ def build_tree(
     existing: Collection[str] | None = None,
     unplaced: Iterable[str] = (),
 ) -> Tree:
-    """Return the tree of all nodes that a provider places.
+    """Build the tree of all nodes that a provider places.
 
     Claims about nodes that are not `existing` do not count; without it all do. The `unplaced` nodes, such as those with
     GPUs, take part even if no provider places them.
@@ -223,7 +226,7 @@ def merged(
     existing: Collection[str] | None = None,
     unplaced: Iterable[str] = (),
 ) -> Merge:
-    """Return the merge of placements, whose tree and quarantined nodes are made when they are asked for."""
+    """Return the merge of placements; its tree is computed when it is read."""
     bare = frozenset(unplaced)
 
     def role(name: str) -> bool | None:
@@ -233,7 +236,7 @@ def merged(
 
 
 def differing(before: Mapping[str, T], after: Mapping[str, T]) -> set[str]:
-    """Return the keys whose values differ, or that one of both lacks."""
+    """Return the keys whose values differ between two mappings, or that only one of them has."""
     if before is after:
         return set()
     keys, old, new = list(after), list(before.values()), list(after.values())
@@ -282,7 +285,7 @@ class _Shared(NamedTuple):
 
 
 def separated(rows: Iterable[Row], levels: Sequence[str]) -> Mapping[Row, Row]:
-    """Return each row with the claims that identify its domains: those of shared names by cluster or region too.
+    """Return each row with claims whose identities are unique: shared names get their cluster or region.
 
     `levels` are the names of all levels, from the closest to the widest.
     """

@@ -1,4 +1,4 @@
-"""Names of domains in Kubernetes: of HyperNodes and in labels. Legal, unique, and stable. Pure.
+"""Make names of domains for HyperNodes and label values: legal, unique and stable. Pure.
 
 A name is a function of the domain's level and identity only, never of what else exists.
 """
@@ -32,14 +32,14 @@ def hypernode_name(level: str, name: str, identity: str, levels: Collection[str]
 
 
 def label_value(level: str, name: str, identity: str, *, hashed: bool) -> str:
-    """Return the value of a level's label: the name, if it is legal and unique at its level; else with a digest."""
+    """Return the label value for a domain: its name if legal and unique at its level, else with a digest."""
     if not hashed and name == identity and _is_plain(name, _LABEL_VALUE):
         return name
     return _digested(level, name, identity, hashed=hashed)
 
 
 def own_label_value(level: str, identity: str) -> str:
-    """Return the value of a level's label for a node that is its own domain."""
+    """Return the label value of a level for a node that has no domain there."""
     return f"node-{_digest(level, identity)}"
 
 

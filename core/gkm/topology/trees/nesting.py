@@ -1,4 +1,4 @@
-"""The path of each node by all sources, and which domains lie in which (docs/decisions/0037). Pure.
+"""Decide the domains of each node from all sources, and which domain contains which (docs/decisions/0037). Pure.
 
 1. By node: at each level the first source that names a domain gives it; an NVLink domain that NVML measured comes
    before a name that was written. Nodes of one path are one row.
@@ -9,9 +9,9 @@
    claims of these rows, it contradicts itself: the nodes of the domain are quarantined, and are ignored in later steps,
    so one mistake affects few nodes.
 
-A majority is no proof, so the set of rows matters, not how many nodes have each. An NVLink domain that NVML
-measured is the exception (docs/decisions/0028): another network does not dissolve it. Nodes that this puts elsewhere
-than most of the domain are quarantined; without a majority, the other network is ignored.
+A majority is no proof, so the set of rows matters, not how many nodes have each. An NVLink domain that NVML measured is
+the exception (docs/decisions/0028): another network does not dissolve it. Nodes that this puts elsewhere than most of
+the domain are quarantined; without a majority, the other network is ignored.
 """
 
 from collections import Counter
@@ -30,9 +30,10 @@ _SPARE_ROWS = 1024
 
 
 class Claim(NamedTuple):
-    """A domain of a level for a node. `rank` is the place of its source in their order: 0 is the first one.
+    """A source's statement that a node is in a domain.
 
-    `identity` differs between all domains of a level; it is "" while the parent that makes the name unique is unknown.
+    `rank` is the place of the source in the order of trust, 0 first. `identity` differs between all domains of a level;
+    it is "" while the parent that makes the name unique is unknown.
     """
 
     identity: str
@@ -41,12 +42,12 @@ class Claim(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str]:
-        """Return the part that is equal in two claims of one domain."""
+        """Return what is equal in two claims about the same domain."""
         return self.identity, self.name
 
     @property
     def shown(self) -> str:
-        """Return the domain for a person."""
+        """Return the domain's name for a message."""
         return self.identity or self.name
 
     @property
@@ -56,7 +57,7 @@ class Claim(NamedTuple):
 
 
 Row = tuple[Claim | None, ...]
-"""The path of a node, from the closest level to the widest. Thousands of nodes have a few hundred rows."""
+"""The claims about one node, from the closest level to the widest. Thousands of nodes have a few hundred rows."""
 
 
 class Elsewhere(NamedTuple):
@@ -68,19 +69,19 @@ class Elsewhere(NamedTuple):
 
     @property
     def is_measured(self) -> bool:
-        """Return whether a later source is used, because NVML measured its domain."""
+        """Return whether a less trusted source is used here, because NVML measured its domain."""
         return self.rank > self.other
 
 
 class Path(NamedTuple):
-    """The row of a node, and where its sources differ."""
+    """The claims about a node that are used, and where its sources differ."""
 
     row: Row
     elsewhere: tuple[Elsewhere, ...] = ()
 
 
 class Rows:
-    """Makes rows from the places of all sources, and returns equal rows as one object until they are forgotten."""
+    """Creates rows from the places of all sources; equal rows are the same object."""
 
     def __init__(self, settings: Topology) -> None:
         widest = len(settings.levels) - 1
@@ -93,11 +94,11 @@ class Rows:
         self._unique: dict[Row, Row] = {}
 
     def row(self, places: Sequence[Place | None]) -> Row:
-        """Return the row of a node: its place, or no place, by each source."""
+        """Return the row of a node; `places` has its place, or None, by each source."""
         return self.path(places).row
 
     def path(self, places: Sequence[Place | None]) -> Path:
-        """Return the row of a node (its place, or no place, by each source) and the ignored claims."""
+        """Return the row of a node with the ignored claims; `places` has its place, or None, by each source."""
         key = tuple(places)
         path = self._paths.get(key)
         if path is None:
@@ -106,7 +107,7 @@ class Rows:
         return path
 
     def forget(self, used: int) -> None:
-        """Forget rows if there are many more than the `used` ones: an agent can name another domain all the time."""
+        """Drop unused rows if there are many more than the `used` ones."""
         if len(self._paths) > 2 * used + _SPARE_ROWS:
             self._paths, self._unique = {}, {}
 
@@ -136,7 +137,7 @@ class Rows:
 
 
 def escaped(name: str) -> str:
-    """Return a name as a part of an identity."""
+    """Escape a name for use in an identity."""
     return name.translate(_ESCAPES)
 
 
@@ -150,7 +151,7 @@ def _scoped(row: Row) -> Claim | None:
 
 
 class NestingConflict(NamedTuple):
-    """A domain of `level` that lies in several domains of the level `above`, with the rows of each."""
+    """A domain that lies in several domains of a wider level, with the rows that say so: its nodes are quarantined."""
 
     level: int
     name: str
@@ -159,7 +160,7 @@ class NestingConflict(NamedTuple):
 
 
 class Overruled(NamedTuple):
-    """A claim of a source (`rank`) about a domain that does not count.
+    """A claim that is not used because a stronger source contradicts it.
 
     It is that the domain lies in `other` at the level `above`, or, without `other`, that nodes lie in the domain.
     """
@@ -170,12 +171,12 @@ class Overruled(NamedTuple):
     above: int
     other: str = ""
     is_measured: bool = False
-    """NVML measured the domain, and the claims that do not count contradict one another."""
+    """Whether the claim is ignored because it contradicts a domain that NVML measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class Nesting:
-    """For each row either the claims that count, which nest, or the conflict that quarantines its nodes.
+    """For each row, the claims that are used, or the conflict that quarantines its nodes.
 
     `by_number`: the numbers of nodes decided something, so another number of a row may decide otherwise.
     """
@@ -187,7 +188,7 @@ class Nesting:
 
 
 def nest(rows: Mapping[Row, Row], sizes: Mapping[Row, int]) -> Nesting:
-    """Return which claims count. For each row, the one whose identities tell all domains apart is weighed.
+    """Return which claims of each row are used; `sizes` are the numbers of nodes with each row.
 
     `sizes` are the numbers of nodes of the rows.
     """

@@ -1,4 +1,4 @@
-"""The tree as Slurm's topology.yaml (Slurm 25.05 and later), for the plugins topology/tree and topology/block. Pure.
+"""Convert the tree to Slurm's topology.yaml (25.05 and later), for topology/tree and topology/block. Pure.
 
 A switch of Slurm has switches or nodes, never both, and names have at most 64 characters (topology.yaml(5)). The names
 of switches and blocks are those of HyperNodes. Nodes without a domain, and quarantined ones, are not listed: Slurm
@@ -25,7 +25,7 @@ class _Unit(NamedTuple):
 
 
 def tree_topology(tree: Tree, settings: Topology, name: str) -> list[dict[str, Any]]:
-    """Return the file with a switch for each domain, the closest level first."""
+    """Return topology.yaml with a switch for each domain, the closest level first."""
     switches: list[dict[str, str]] = []
 
     def switch(domain: Domain, inside: list[_Unit]) -> _Unit | None:
@@ -45,7 +45,7 @@ def tree_topology(tree: Tree, settings: Topology, name: str) -> list[dict[str, A
 
 
 def block_topology(tree: Tree, settings: Topology, name: str) -> list[dict[str, Any]]:
-    """Return the file with a block for each domain of the closest level.
+    """Return topology.yaml with a block for each domain of the closest level.
 
     The base size is the size of the smallest block: each block must have as many nodes (topology.yaml(5) of 25.05). A
     larger size stands for a wider level whose domains all have the same number of blocks, if that is a power of two:

@@ -1,7 +1,7 @@
-"""Labels of Nodes that name their domains, and the objects of Kueue, KAI and Grove that name these labels. Pure.
+"""Make Node labels that name domains, and the objects of Kueue, KAI and Grove that refer to these labels. Pure.
 
-The objects have all configured levels, from the widest to the closest, whether or not a level has domains: no
-project lets all levels change.
+The objects have all configured levels, from the widest to the closest, whether or not a level has domains: no project
+lets all levels change.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,18 +19,18 @@ _LONGEST_VALUE = 63
 
 
 def level_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    """Return the labels of a node that belong to GKM's levels, of any tree."""
+    """Return those labels of a node that GKM writes for levels."""
     return {key: value for key, value in labels.items() if key.startswith(PREFIX)}
 
 
 def difference(found: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str | None]:
-    """Return the labels to change, None for one to remove."""
+    """Return a patch that turns labels into the wanted ones; None removes a label."""
     patch: dict[str, str | None] = dict.fromkeys(found.keys() - wanted.keys())
     return patch | {key: value for key, value in wanted.items() if found.get(key) != value}
 
 
 def node_labels(tree: Tree, settings: Topology) -> Mapping[str, Mapping[str, str]]:
-    """Return the labels of each node of the tree. Quarantined nodes have no labels, so Kueue places no pods on them.
+    """Return the labels for each node of the tree.
 
     A node without a domain has the label too, with a unique value: Kueue ignores nodes without the label. Values are
     unique at their level: other schedulers would join two racks of one name.

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Domain(NamedTuple):
-    """A domain: the nodes of the tree from index `first` up to `end`, without `end`.
+    """A domain: the nodes of the tree from index `first` to before `end`.
 
     `level` is an index of `Tree.levels`; `parent` an index of the domains of the next level, -1 at the widest level.
     `identity` differs between all domains of a level, also where names are unique within a parent only. A node that no
@@ -33,7 +33,7 @@ class Domain(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Contradiction:
-    """A claim that does not count, because a more trusted provider contradicts it; `message` is for a person."""
+    """A claim that is ignored because a more trusted provider contradicts it; `message` is for a person."""
 
     level: str
     provider: str
@@ -42,7 +42,7 @@ class Contradiction:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """Levels from the closest to the widest, the nodes in the order of the tree, and the domains of each level.
+    """The tree: levels from the closest to the widest, nodes in order, and the domains of each level.
 
     Each node is in one domain of each level. Quarantined nodes are in no domain.
     """
@@ -54,7 +54,7 @@ class Tree:
     contradictions: tuple[Contradiction, ...] = field(default=())
 
     def version(self) -> str:
-        """Return the sha256 of all that the tree shows, in hexadecimal: equal trees have equal versions."""
+        """Return the SHA-256 of the whole tree in hexadecimal; equal trees have equal versions."""
         return sha256(msgspec.json.encode(self)).hexdigest()
 
 
@@ -64,7 +64,7 @@ def arrange(
     quarantined: tuple[Quarantined, ...] = (),
     contradictions: tuple[Contradiction, ...] = (),
 ) -> Tree:
-    """Return the tree of nodes by their claims, which must nest. The order of nodes does not matter."""
+    """Return the tree of nodes with their claims, which must not contradict each other."""
     # Sorted from the widest level, the nodes of a domain are neighbors. Own domains come last.
     groups: dict[tuple[tuple[bool, str], ...], tuple[Row, list[str]]] = {}
     every = tuple(levels)
@@ -106,7 +106,7 @@ def arrange(
 
 
 def nested(tree: Tree, leaves: Iterable[tuple[int, T]], unit: Callable[[Domain, list[T]], T | None]) -> list[T]:
-    """Return the units of the domains without a parent, and the leaves without a domain.
+    """Build nested values from a tree: `unit` makes one from each domain and its parts, `leaves` has one for each node.
 
     `leaves` are indexes of nodes with what stands for each, in their order. `unit` makes of a domain, closer levels
     first, and of the units and leaves directly in it what stands for it; None leaves it out, with all that is in it. A
@@ -147,5 +147,5 @@ def _path(levels: tuple[str, ...], row: Row) -> tuple[tuple[bool, str], ...]:
 
 
 def own_identity(level: str, name: str) -> str:
-    """Return the identity of the own domain of a domain or, without level, of a node. No provider's has a colon."""
+    """Return the identity of the domain that a node, or a domain, forms alone at a level."""
     return f"{level}:{name}"

@@ -1,4 +1,4 @@
-"""HyperNodes of Volcano from a tree: valid by construction. Pure.
+"""Convert the tree to HyperNodes of Volcano. Pure.
 
 A tier is the position of its level, also where other levels have no domains. Own domains are not written: their nodes
 are members of the next domain that is. Volcano's scheduler accepts nodes and HyperNodes among the members of one.
@@ -37,7 +37,7 @@ class VolcanoTree:
 
 
 def volcano(tree: Tree, settings: Topology) -> VolcanoTree:
-    """Return the HyperNodes of a tree, children first."""
+    """Return the HyperNodes of a tree, children before parents."""
     hashed = settings.hyper_nodes.hash_names
     written: dict[str, HyperNode] = {}
     too_large: list[str] = []
@@ -61,7 +61,7 @@ def volcano(tree: Tree, settings: Topology) -> VolcanoTree:
 
 
 def manifest(hypernode: HyperNode) -> dict[str, Any]:
-    """Return a HyperNode of ours as an object of the API."""
+    """Return a HyperNode as an API object with GKM's label."""
     return {
         "apiVersion": API_VERSION,
         "kind": "HyperNode",

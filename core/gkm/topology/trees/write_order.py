@@ -1,4 +1,4 @@
-"""The order of writes from the HyperNodes on the server to the wanted ones: docs/design/hypernodes.md. Pure.
+"""Order the writes that turn the HyperNodes on the server into the wanted ones: docs/design/hypernodes.md. Pure.
 
 A step leads from one valid tree to the next. Domains shrink to what both trees have, the widest first; then they grow
 to what the next tree has, the closest first. So after each write the HyperNodes are a forest with one parent each,
@@ -27,7 +27,7 @@ Tree = Mapping[str, HyperNode]
 
 
 class Write(NamedTuple):
-    """One request: the whole new HyperNode, or the HyperNode to delete."""
+    """One write: the complete new HyperNode, or the HyperNode to delete."""
 
     action: Literal["create", "update", "delete"]
     hypernode: HyperNode
@@ -46,7 +46,7 @@ _Move = tuple[tuple[_Place, ...], tuple[_Place, ...]]
 
 
 def ordered_writes(current: Tree, wanted: Tree) -> list[Write]:
-    """Return the writes that make `current` equal to `wanted`, which is valid. Both are by name.
+    """Return the writes in order that turn `current` into `wanted`; after each write the tree is valid.
 
     An invalid `current`, which only others can make, is repaired first.
     """
@@ -59,7 +59,7 @@ def ordered_writes(current: Tree, wanted: Tree) -> list[Write]:
 def writes_around(
     current: Tree, wanted: Tree, refused: AbstractSet[str], adopted: AbstractSet[str] = frozenset()
 ) -> list[Write]:
-    """Return the writes towards the wanted HyperNodes that leave the `refused` HyperNodes of `current` unchanged.
+    """Return the writes for the wanted HyperNodes; the `refused` HyperNodes of `current` are left unchanged.
 
     The `adopted` HyperNodes have a parent of another source.
     """
