@@ -44,7 +44,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CertificatePair:
-    """A server certificate and its key, and the CA that the API server must trust; all PEM."""
+    """A server certificate with its key, and the certificate authority (CA) that signed it; all PEM."""
 
     certificate: bytes
     key: bytes = field(repr=False)
@@ -54,7 +54,7 @@ class CertificatePair:
 
     @property
     def begins(self) -> datetime:
-        """Return the start of the validity."""
+        """Return the start of the certificate's validity."""
         return self.made - CLOCKS_DIFFER
 
     def is_valid(self, now: datetime) -> bool:
@@ -161,7 +161,7 @@ def publish(
     authorities: Sequence[bytes],
     now: datetime,
 ) -> bool:
-    """Put CAs into the ConfigMap; return whether they were there.
+    """Add CAs to the ConfigMap from which the controllers copy them; return whether they were there already.
 
     Raises:
         ApiError: the API server does not answer or refuses, or another writer changes the ConfigMap again and again.
@@ -188,7 +188,7 @@ def publish(
 def distrusting(
     api: Api, configurations: Iterable[WebhookConfiguration], authorities: Sequence[bytes]
 ) -> list[WebhookConfiguration]:
-    """Return the configurations with a webhook that lacks one of the CAs.
+    """Return the webhook configurations in which a webhook does not trust one of the CAs.
 
     Raises:
         ApiError: a configuration does not exist, or the API server does not answer.
@@ -237,25 +237,27 @@ class RotationTimes:
     settle_seconds: float = 300.0
     """The time from trust in a CA to its use by the server. API servers watch webhook configurations and see a change
     within a second. A server whose watch broke retries after half a minute at most (client-go's reflector), and then
-    lists. The rest covers several that start at once; it has no cost, because the old pair is valid for another month.
-    """
+    lists. A longer wait has no cost, because the old pair is valid for another month."""
 
     check_seconds: float = 60.0
     """A ConfigMap that was deleted has lost our CA. Each check compares a pair with the wall clock, so a clock that
     jumps is noticed by the next check."""
 
     copy_seconds: float = 1.0
-    """After a check that published a CA, or that waits for the controllers to copy it."""
+    """Seconds until the next check after one that published a CA or waits for the controllers to copy it."""
 
     retry_seconds: float = 5.0
-    """After a check that failed."""
+    """Seconds until the next check after one that failed."""
 
 
 SHIPPED = RotationTimes()
 
 
 def is_due(pair: CertificatePair, times: RotationTimes, now: datetime) -> bool:
-    """Return whether a new pair is needed: the present one is old, or the clock was set to before its validity."""
+    """Return whether a new certificate is needed.
+
+    The present one is old, or the clock was set back before its start.
+    """
     return not pair.begins <= now < pair.made + times.renewed
 
 
@@ -264,7 +266,7 @@ class NotTrusted(RuntimeError):
 
 
 def may_serve(serving: CertificatePair, *, waited: float | None, times: RotationTimes, now: datetime) -> bool:
-    """Return whether the next pair replaces the serving one.
+    """Return whether the next certificate may replace the one in use.
 
     `waited` is the time in seconds since its CA was trusted; None if this check did not find the CA in all bundles.
     While the serving pair is valid there is no hurry; when it is not, because the clock jumped, clients reject it, and
@@ -274,7 +276,7 @@ def may_serve(serving: CertificatePair, *, waited: float | None, times: Rotation
 
 
 class Rotation:
-    """One pair serves, and at most one waits. For one thread."""
+    """Renews the certificate: one pair is in use, and at most one waits for the API server's trust. Not thread-safe."""
 
     def __init__(
         self,

@@ -31,7 +31,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class CertificateUnusable(RuntimeError):
-    """The certificate files cannot be read, or certificate and key do not match."""
+    """The certificate files cannot be read, or certificate and key do not belong together."""
 
 
 def run(arguments: argparse.Namespace, config: Config, stop: Event, times: RotationTimes = SHIPPED) -> int:

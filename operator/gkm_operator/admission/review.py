@@ -1,4 +1,4 @@
-"""AdmissionReview v1 (k8s.io/api/admission/v1), reduced to the fields in use: decodes hostile bytes."""
+"""Decode AdmissionReview v1 (k8s.io/api/admission/v1) from untrusted bytes, reduced to the fields that GKM uses."""
 
 import base64
 import textwrap
@@ -18,13 +18,13 @@ MAX_WARNING, MAX_WARNING_LINES = 250, 4
 """The API server may cut warnings at 256 characters (KEP-1693): a longer one continues in another line."""
 
 MAX_WARNINGS = 8
-"""The API server drops warnings beyond 4096 characters together (k8s.io/apiserver, endpoints/filters/warning.go)."""
+"""Limit of warnings: the API server drops warnings beyond 4096 characters in total (k8s.io/apiserver, warning.go)."""
 
 MAX_PROBLEMS = 4
-"""In one message, for a person."""
+"""Limit of problems in one message."""
 
 UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""The errors of decoding bytes of any shape."""
+"""Exceptions that decoding can raise."""
 
 R = TypeVar("R", bound="AdmissionReview")
 
@@ -34,11 +34,11 @@ log."""
 
 
 class ReviewInvalid(ValueError):
-    """The body is not a valid AdmissionReview; the message names the place."""
+    """The body is not a valid AdmissionReview; the message says where."""
 
 
 class ReviewBusy(Exception):
-    """Too much is under review; the message names what."""
+    """Too many requests are under review; the message says of which kind."""
 
 
 class GroupVersionKind(Struct, frozen=True):
@@ -58,12 +58,12 @@ class ReviewedSpec(Struct, frozen=True, rename="camel"):
     memory."""
 
     def __post_init__(self) -> None:
-        """Drop all but the first bytes."""
+        """Keep only the first bytes."""
         structs.force_setattr(self, "image_pull_secrets", Raw(bytes(memoryview(self.image_pull_secrets)[:5])))
 
     @property
     def names_secrets(self) -> bool:
-        """Return whether the cache names credentials, which only the controllers read."""
+        """Return whether the cache names pull secrets, which only the controllers can read."""
         return bytes(self.image_pull_secrets) not in {b"", b"[]", b"null"}
 
 
@@ -81,7 +81,10 @@ class ReviewedObject(Struct, frozen=True):
 
 
 class AdmissionRequest(Struct, frozen=True, rename="camel"):
-    """The fields of every request but its objects. `namespace` is empty for a cluster-wide object."""
+    """The fields that every admission request has, except its objects.
+
+    `namespace` is empty for a cluster-wide object.
+    """
 
     uid: Annotated[str, Meta(min_length=1, max_length=128)]
     kind: GroupVersionKind
@@ -100,17 +103,17 @@ class ReviewRequest(AdmissionRequest, frozen=True):
 
     @property
     def scope(self) -> str | None:
-        """Return the namespace that policies match; None for the cluster kind."""
+        """Return the namespace for policies; None for a ClusterGKMCache."""
         return self.namespace or None
 
     @property
     def image(self) -> str:
-        """Return the requested image; "" without an object."""
+        """Return the image of the cache; "" if the request has no object."""
         return self.object.spec.image if self.object else ""
 
     @property
     def cache(self) -> str | None:
-        """Return the cache as logs show it; None for one without a name yet (metadata.generateName)."""
+        """Return the name of the cache for logs; None if it has no name yet (metadata.generateName)."""
         try:
             return str(CacheRef(self.scope, self.name))
         except InvalidName:
@@ -131,7 +134,7 @@ class CacheReview(AdmissionReview):
 
 
 class ReviewResponse(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The response: a refusal has a message, an admission may have warnings and a JSON patch (RFC 6902)."""
+    """The response to a review: a refusal has a message; an admission may have warnings and a JSON patch (RFC 6902)."""
 
     allowed: bool
     message: str = ""
@@ -143,14 +146,14 @@ ADMITTED = ReviewResponse(allowed=True)
 
 
 def refused(*problems: str) -> ReviewResponse:
-    """Return the refusal for these problems; it shows the first of them."""
+    """Return a refusal with the first of these problems."""
     more = len(problems) - MAX_PROBLEMS
     message = "; ".join(problems[:MAX_PROBLEMS]) + (f"; and {more} more" if more > 0 else "")
     return ReviewResponse(allowed=False, message=message)
 
 
 def result(response: ReviewResponse, *, late: bool) -> str:
-    """Return the label `result` of `gkm_admission_seconds`; `late` means that the check did not finish in time."""
+    """Return the value of the label `result` of `gkm_admission_seconds`; `late`: the check did not finish in time."""
     if not response.allowed:
         return "refused"
     return "late" if late else "warned" if response.warnings else "admitted"
@@ -169,10 +172,10 @@ def parse(body: bytes | bytearray) -> ReviewRequest:
 
 
 def open_review(body: bytes | bytearray, review: type[R]) -> R:
-    """Return a review of a type.
+    """Decode a body as a review of the given type.
 
     Raises:
-        ReviewInvalid: the body is not such an AdmissionReview.
+        ReviewInvalid: the body is not an AdmissionReview of this type.
     """
     try:
         found = msgspec.json.decode(body, type=review)
@@ -184,7 +187,7 @@ def open_review(body: bytes | bytearray, review: type[R]) -> R:
 
 
 def encode(uid: str, response: ReviewResponse) -> bytes:
-    """Return the AdmissionReview that responds to the request with this uid."""
+    """Return the AdmissionReview with the response to the request with this uid."""
     answer: dict[str, object] = {"uid": uid, "allowed": response.allowed}
     if not response.allowed:
         answer["status"] = {"code": 403, "reason": "Forbidden", "message": escape(response.message)}

@@ -15,11 +15,11 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 PARTS = 4
-"""The number of slow owners that are needed to occupy all threads: each gets this fraction (docs/decisions/0006)."""
+"""Each owner gets this fraction of the threads, so that one slow owner cannot occupy all (docs/decisions/0006)."""
 
 
 class Overloaded(Exception):
-    """The work did not finish in time, or a quota is exhausted; the message tells which."""
+    """The work did not finish in time, or a quota is used up; the message says which."""
 
 
 class NotInTime(Overloaded):

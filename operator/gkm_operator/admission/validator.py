@@ -28,22 +28,21 @@ from gkm_operator.images import ImageChecker, ImageClaims
 _LOG = logging.getLogger(__name__)
 
 BUDGET_SECONDS = 3.0
-"""The part of the webhook's ten seconds: the rest covers the network and one retry of the API server."""
+"""Seconds for checking an image, of the webhook's ten: the network and one retry of the API server need the others."""
 
 THREADS = 16
-"""Concurrent image checks; a registry, and a namespace, gets a fourth of them at most."""
+"""Number of concurrent image checks; one registry or namespace gets a quarter at most."""
 
 WAITING = 64
-"""Requests that may wait for a check at once, half of them for one registry or namespace at most; a server with more
-threads answers the others."""
+"""Limit of requests that wait for an image check; one registry or namespace gets half at most."""
 
 _CHECKED_OPERATIONS = frozenset({"CREATE", "UPDATE"})
 
 _REFUSED_ALWAYS = frozenset({Reason.INVALID_REFERENCE, Reason.NOT_ALLOWED})
-"""Refused in every mode: no signature policy makes such a reference work."""
+"""Reasons that are refused in every mode: verification settings cannot make such a reference usable."""
 
 CACHE_SECONDS = 300.0
-"""How long a revoked signature is still accepted here. Nodes do not pull because of it: the controllers verify anew."""
+"""Seconds for which a positive verdict is cached, even if a signature is revoked meanwhile; nodes do not rely on it."""
 
 MAX_VERDICTS = 4096
 
@@ -54,7 +53,7 @@ class Validator(Protocol):
     """Decides about caches."""
 
     def review(self, request: ReviewRequest) -> ReviewResponse:
-        """Return the response."""
+        """Return the admission response."""
 
 
 class CacheReviewer:
@@ -71,7 +70,7 @@ class CacheReviewer:
 
 
 class ImageValidator:
-    """Reviews requests. Thread-safe; without side effects, so a dry run needs no special case."""
+    """Decides about caches by checking their images. Thread-safe; without side effects, so dry runs are harmless."""
 
     def __init__(
         self,
@@ -89,7 +88,7 @@ class ImageValidator:
         self._single_flight: SingleFlight[Verdict] = SingleFlight(threads, seconds, waiting)
 
     def review(self, request: ReviewRequest) -> ReviewResponse:
-        """Return the response."""
+        """Return the admission response."""
         started = time.monotonic()
         is_late, cause = False, ""
         response = decide_without_image(request)
@@ -157,7 +156,7 @@ class ImageValidator:
 
 
 def decide_without_image(request: ReviewRequest) -> ReviewResponse | None:
-    """Return the response when the image need not be checked; None when it must be.
+    """Return the response if the image need not be checked; None if it must be checked.
 
     The deletion of an object must always pass, or its finalizers could never be removed. An update that leaves the
     image unchanged must not fail because a tag has moved: the object could not be edited any more.
@@ -174,7 +173,7 @@ def decide_without_image(request: ReviewRequest) -> ReviewResponse | None:
 
 
 def decide_verdict(request: ReviewRequest, verdict: Verdict, mode: str) -> ReviewResponse:
-    """Return the response for a checked image; `mode` is the verification mode."""
+    """Return the response for an image with a verdict; `mode` is the verification mode."""
     if verdict.verified is True or (verdict.allowed and verdict.reason is Reason.NOT_REQUIRED):
         return ADMITTED
     if verdict.allowed:
@@ -185,7 +184,7 @@ def decide_verdict(request: ReviewRequest, verdict: Verdict, mode: str) -> Revie
 
 
 def decide_error(request: ReviewRequest, error: GKMError, mode: str, *, private: bool = False) -> ReviewResponse:
-    """Return the response for an image whose check failed; `private`: the controllers have credentials for it."""
+    """Return the response for an image whose check failed; `private`: only the controllers have the credentials."""
     if is_inconclusive(error, private=private):
         return decide_unknown(request, str(error), mode)
     if mode == "enforce" or error.reason in _REFUSED_ALWAYS:
@@ -194,14 +193,14 @@ def decide_error(request: ReviewRequest, error: GKMError, mode: str, *, private:
 
 
 def decide_unknown(request: ReviewRequest, reason: str, mode: str) -> ReviewResponse:
-    """Return the response when the result of the check is unknown, also because it did not finish in time."""
+    """Return the response if the result of the check is not known, for example because it took too long."""
     # In other modes nodes pull it without a valid signature, so the warning promises no verification.
     state = "is not verified yet, and not pulled before it is" if mode == "enforce" else "was not checked"
     return ReviewResponse(allowed=True, warnings=(f"{_image(request)} {state}: {reason}",))
 
 
 def is_inconclusive(error: GKMError, *, private: bool) -> bool:
-    """Return whether an error is no evidence about the image.
+    """Return whether an error says nothing about the image itself.
 
     The webhook reads registries anonymously, so a denied or hidden private image is no refutation. Registries answer
     for it as if it did not exist, and only the controllers have the credentials that the object or the configuration
@@ -226,7 +225,7 @@ class _CachedVerdict:
 
 
 class VerdictCache:
-    """`images` with positive verdicts cached by repository, digest and namespace. Thread-safe.
+    """Wraps `images` and caches positive verdicts by repository, digest and namespace. Thread-safe.
 
     Every call resolves a tag, because it may have moved. Only `verified is True` is cached, because a signature may be
     added a second after a refusal. Beyond `limit` the least recently used verdict is dropped. `stamp` must change with
@@ -257,7 +256,7 @@ class VerdictCache:
         return self._images.resolve(image)
 
     def verify(self, image: str, digest: str, namespace: str | None) -> Verdict:
-        """Return the verdict on this digest, without its findings when it was cached; raise GKMError."""
+        """Return the verdict on a digest, from the cache if possible (then without findings); raises GKMError."""
         started, stamp = self._clock(), self._stamp()
         key = (Reference.parse(image).name, digest, namespace)
         cached = self._verdicts.get(key)

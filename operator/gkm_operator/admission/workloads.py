@@ -1,4 +1,4 @@
-"""Composes the reviewers of workloads, group templates and pods that the flags name, their watches, and the renderer.
+"""Create the reviewers of workloads, group templates and pods that the flags enable, with their watches.
 
 Imported only with such a flag: without one, the process needs no access to the API, and saves the client's memory.
 """
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 
 class WorkloadReviews:
-    """The reviewers by path, and what they observe. They share one budget of bytes."""
+    """The enabled reviewers by URL path, and their watches. All share one limit of bytes."""
 
     def __init__(self, arguments: argparse.Namespace, config: Config) -> None:
-        """Connect to the API server; raise NotConfigured without a configured one."""
+        """Connect to the API server; raise NotConfigured if no API server is configured."""
         api, reads = (
             connect(arguments.kubeconfig, arguments.context, metrics.api_answered, timeout=seconds)
             for seconds in (READ_SECONDS, cluster_view.READ_SECONDS)

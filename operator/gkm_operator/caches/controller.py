@@ -43,10 +43,10 @@ STATUS_WORKERS = 2
 
 
 class CachesController(Controller):
-    """Resolves and verifies the images of caches, sums up node reports, and writes status on change.
+    """Verifies the images of caches, sums up the reports of nodes, and writes the status of caches.
 
-    Level-triggered: all of its state can be lost at any time and is rebuilt by a list. `further` returns a condition
-    to add to a cache; None leaves its status as it is.
+    Level-triggered: all of its state can be lost at any time and is rebuilt by a list. `further` returns a condition to
+    add to a cache; None leaves its status as it is.
     """
 
     def __init__(
@@ -103,18 +103,18 @@ class CachesController(Controller):
             each.subscribe(self._cache_changed)
 
     def reflectors(self) -> tuple[StartedWatch, ...]:
-        """Return the watches that every replica starts."""
+        """Return the watches that every replica starts, also while it does not lead."""
         return self._caches, self._cluster_caches, *self.node_watcher.reflectors, *self._by_image
 
     @property
     def synced(self) -> bool:
-        """Return whether every reflector has listed once."""
+        """Return whether every watch has a complete list."""
         return self.watches.synced
 
     def watch(self, stop: Event) -> bool:
-        """Start the watches and return True when every list is complete: totals over half a list would be wrong.
+        """Start the watches and wait for complete lists, because totals over partial lists would be wrong.
 
-        Returns False when `stop` was set before.
+        Return True then. Returns False when `stop` was set before.
         """
         self.watches.start(*self.reflectors())
         while not self.synced and not stop.wait(0.1):
@@ -128,7 +128,7 @@ class CachesController(Controller):
         return True
 
     def run(self) -> None:
-        """Verify images and write status, after `watch`.
+        """Start to verify images and to write status; call `watch` before.
 
         Schedules the rechecks here: for a replica that waited for days as a follower, all of them would be due at once.
         """
@@ -148,11 +148,13 @@ class CachesController(Controller):
         self.start_queues()
 
     def refresh(self, key: CacheKey) -> None:
-        """Compute the status of a cache again: the condition of another controller has changed."""
+        """Schedule the status of a cache, because another controller changed a condition of it."""
         self._changed(key)
 
     def write(self, key: CacheKey) -> float | None:
-        """Write the status of a cache if it is not as it should be; return the seconds until it must run again.
+        """Write the status of a cache if it is out of date.
+
+        Return the seconds until the next run, None if none is needed.
 
         Raises:
             Retry: the object has changed since it was read.

@@ -1,4 +1,4 @@
-"""The reports and the liveness of all nodes, watched, and the totals of each cache, updated by differences."""
+"""The totals of each cache over all nodes, updated with each change of a node's report or liveness."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from threading import Lock
@@ -28,16 +28,16 @@ from gkm_operator.pods import PODS, WatchedPod, is_agent
 
 
 class UnfinishedNodes(NamedTuple):
-    """The nodes that are still to become ready at a digest: those that answer, and those that are silent."""
+    """The nodes that do not have a digest ready yet: nodes that answer, and nodes that are silent."""
 
     live: Collection[str]
     silent: Collection[str] = ()
 
 
 class Fleet:
-    """The totals of all caches. Thread-safe: five watches update it, each from its own thread.
+    """Keeps the totals of all caches. Thread-safe: five watches update it, each from its thread.
 
-    Every change returns the caches whose totals have changed, or may have.
+    Every change returns the caches whose totals may have changed.
     """
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class Fleet:
         self._lock = Lock()
 
     def reported(self, old: NodeObject | None, new: NodeObject | None) -> set[CacheKey]:
-        """Apply a change of a node object."""
+        """Apply a change of a node's report (GKMCacheNode)."""
         report = new or old
         if report is None:
             return set()
@@ -60,7 +60,7 @@ class Fleet:
             return self._replace(report, (reports_of(old), liveness), (reports_of(new), liveness))
 
     def node(self, name: str, *, ready: bool | None) -> set[CacheKey]:
-        """Apply a change of a Node's readiness; None: the Node does not exist."""
+        """Apply a change of a Node's readiness; `ready` is None for a deleted Node."""
 
         def change() -> None:
             if ready is None:
@@ -71,12 +71,12 @@ class Fleet:
         return self._update_liveness({name}, change)
 
     def agent(self, old: WatchedPod | None, new: WatchedPod | None) -> set[CacheKey]:
-        """Apply a change of an agent's Pod."""
+        """Apply a change of an agent's pod."""
         names = {agent.node for agent in (old, new) if agent is not None}
         return self._update_liveness(names, lambda: self._liveness.agents.change(old, new))
 
     def agents_deployed(self, *, deployed: bool) -> set[CacheKey]:
-        """Apply the creation or deletion of the agents' DaemonSet, the one change that may affect every node."""
+        """Apply the creation or deletion of the agents' DaemonSet, which may affect every node."""
 
         def change() -> None:
             self._liveness.deployed = deployed
@@ -90,7 +90,7 @@ class Fleet:
             return totals.summary(digest) if totals else CacheSummary()
 
     def unfinished(self, key: CacheKey, digest: str) -> UnfinishedNodes:
-        """Return the nodes that are still to become ready at a digest of a cache. Takes time for every node."""
+        """Return the nodes that do not have a digest of a cache ready yet. Takes time proportional to the nodes."""
         live: list[str] = []
         silent: list[str] = []
         with self._lock:

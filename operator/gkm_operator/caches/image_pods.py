@@ -1,4 +1,4 @@
-"""The pods that have caches as image volumes, and the totals of a cache over their nodes: no agent reports there."""
+"""The pods that mount caches as image volumes, and the totals of a cache over their nodes, where no agent reports."""
 
 from collections.abc import Callable, Iterable
 
@@ -11,9 +11,9 @@ from gkm_operator.pods import PODS, WatchedPod
 
 
 class ImagePods:
-    """The pods by the references of their image volumes. `changed` is called with each cache whose totals may differ.
+    """Indexes pods by the references of their image volumes.
 
-    Thread-safe.
+    `changed` is called with caches whose totals may have changed. Thread-safe.
     """
 
     def __init__(self, informers: Informers, changed: Callable[[CacheKey], None]) -> None:

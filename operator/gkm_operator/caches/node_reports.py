@@ -1,4 +1,4 @@
-"""The contribution of one node to the status of its caches: small, hashable, and shared between equal nodes.
+"""What one node reports about its caches, reduced to small, hashable values that equal nodes share.
 
 The input was written with the token of a node, which may be stolen: it is bounded before it is counted.
 """
@@ -18,7 +18,7 @@ from msgspec import Struct, field, structs
 READY = "Ready"
 ANNOUNCED = "Announced"
 MAX_CACHES = 4096
-"""Caches of one node object that count: more than an honest agent's 384 KiB hold."""
+"""Limit of caches of one node object that are read: more than an honest agent can report in 384 KiB."""
 UNKNOWN_REASON = "Unknown"
 
 INCOMPATIBLE = "Incompatible"
@@ -29,7 +29,7 @@ _REASON = re.compile(r"[A-Z][A-Za-z0-9]{0,63}", re.ASCII)
 
 
 class NodeReport(NamedTuple):
-    """The report of one node about one cache; `failure` is the reason of a failure, "" if absent.
+    """What one node reports about one cache; `failure` is the reason of a failure, "" if absent.
 
     `misfit` is the reason why the cache fits no GPU of the node, "" if it fits: such a node is no failure. `unserved`:
     a pod there waits for a cache that fits no GPU, or started without it. `pulls`: the node pulls the image, waits
@@ -95,7 +95,7 @@ class ReportedCapture(Struct, frozen=True, rename="camel", gc=False):
 
 
 class ReportStatus(Struct, frozen=True, gc=False):
-    """The caches of a node object, as their reports: the first MAX_CACHES by name. Its captures that are announced.
+    """The reports in a node object's status: the first MAX_CACHES caches by name, and announced captures.
 
     `caches` is emptied after decoding: 10,000 nodes report the same 20 caches, and equal `reports` share one object (16
     MB instead of 77).
@@ -136,7 +136,7 @@ CLUSTER_REPORTS = Resource(
 
 
 def reports_of(report: NodeObject | None) -> Mapping[str, NodeReport]:
-    """Return {cache name: report} of a node object; {} for None."""
+    """Return {cache name: report} of a node object; {} if it is None."""
     return {} if report is None else report.status.reports
 
 

@@ -25,7 +25,7 @@ from gkm_operator.images import NO_CLAIMS, UNREADABLE, ImageClaims, Images
 
 @dataclass(frozen=True, slots=True)
 class Age:
-    """Creation time as the image states it, and time of the first signature as a log or timestamp authority attests it.
+    """When an image was created, as it states itself, and when it was first signed, as a log or timestamp confirms.
 
     The stated time is unknown when the image is not `readable`.
     """
@@ -39,23 +39,23 @@ NO_AGE = Age()
 
 
 def age_of_status(status: CacheStatus) -> Age:
-    """Return the age of status.resolvedDigest."""
+    """Return the age of the image in status.resolvedDigest."""
     return Age(_time_of(status.image_created), _time_of(status.image_signed))
 
 
 def written_time(time: datetime | None) -> str | None:
-    """Return a time in the format of the status."""
+    """Return a time as written in the status."""
     return None if time is None else timestamp(time)
 
 
 def merged_age(new: Age, known: Age) -> Age:
-    """Return the combined knowledge about one image: that it became unreadable does not change its creation time."""
+    """Combine two readings of the age of one image; a creation time that was once read stays known."""
     signed = [time for time in (new.signed, known.signed) if time is not None]
     return Age(new.created or known.created, min(signed, default=None))
 
 
 def why_older(new: Age, old: Age) -> str:
-    """Return the reason why `new` is older than `old`, for a sentence; "" when it is not or the order is unknown.
+    """Return why the image `new` is older than `old`, for a sentence; "" if it is not or cannot be known.
 
     The first kind of time that both have and that differs decides. An image that hides its creation time is older when
     the present one states its own: a registry must not influence the order by withholding data.
@@ -78,7 +78,7 @@ def _time_of(text: str | None) -> datetime | None:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of checking one image at one time.
+    """The result of one check of an image.
 
     `digest` is None if the image could not be resolved. `settled` is False when time can change the result: the
     registry recovers, a signature is added. `sure` is False when the check was inconclusive: then an earlier result
@@ -94,22 +94,21 @@ class Outcome:
     settled: bool = True
     sure: bool = True
     waiting_for: str = ""
-    """The reason for a retry, if it differs from `reason` and `message`."""
+    """Why a retry is scheduled, if that differs from `reason` and `message`."""
     signers: tuple[Signer, ...] = ()
-    """The signers whose signatures made the digest acceptable."""
+    """The signers whose signatures satisfied the policies."""
     age: Age = NO_AGE
     runtime: str = ""
-    """The program that wrote the cache; "" while unknown."""
+    """The program that wrote the cache; "" while it is unknown."""
     volume: ImageVolume | None = None
-    """The image as a volume of pods; None while unknown, and for an image without a mount path."""
+    """The image as a volume of pods; None while unknown, and for an image that was built for no mount path."""
     retry_after: float = 0.0
-    """The pause in seconds that the registry requested of a result that is not settled, at most
-    MAX_RETRY_AFTER_SECONDS of gkm.images.registries.transport."""
+    """The pause in seconds that the registry requested before a retry."""
 
 
 @dataclass(frozen=True, slots=True)
 class CurrentImage:
-    """The digest that a cache resolves to so far, its signers and its age."""
+    """The digest that a cache has used until now, with its signers and age."""
 
     digest: str
     signers: Sequence[Signer] = ()
@@ -117,7 +116,7 @@ class CurrentImage:
 
 
 def check_image(images: Images, cache: Cache, current: CurrentImage | None) -> Outcome:
-    """Return the outcome for the image of a cache; `current` is the image it resolves to so far.
+    """Check the image of a cache against the registry and the policies; `current` is the image it has used until now.
 
     If the registry does not answer, policies that no longer name its signers still refuse the current digest. A pinned
     cache never changes its digest. A tracking cache resolves its tag each time, and changes only to an image that is
@@ -173,7 +172,7 @@ def _check_size(cache: Cache) -> None:
 
 
 def pinned_outcome(old: Outcome, new: Outcome) -> Outcome:
-    """Return the outcome for a digest that stays, because the image that the tag names now is refused or inconclusive.
+    """Return the outcome for the digest in use, when the image that the tag names now is refused or unknown.
 
     The same check has verified the old digest: a refused update does not protect a digest that is refused itself.
     """
@@ -192,7 +191,7 @@ def pinned_outcome(old: Outcome, new: Outcome) -> Outcome:
 def verdict_outcome(
     image: str, digest: str, verdict: Verdict, claims: ImageClaims = NO_CLAIMS, *, sized: bool = True
 ) -> Outcome:
-    """Return the outcome of a verification with a verdict.
+    """Return the outcome for an image with a verdict of verification.
 
     An image that the mode admits without a valid signature gets True with the reason NotRequired: agents pull only on
     True, and the message states what is missing. When no signature is required, time has no effect.
@@ -214,7 +213,7 @@ def verdict_outcome(
 
 
 def error_outcome(image: str, digest: str | None, error: GKMError) -> Outcome:
-    """Return the outcome of a check that failed with an error of the registry or the image."""
+    """Return the outcome for a check that failed with an error."""
     sure = not (error.transient or error.reason is Reason.UNAUTHORIZED)
     status, retry_after = FALSE if sure else UNKNOWN, error.retry_after
     return Outcome(image, digest, status, error.reason, str(error), settled=False, sure=sure, retry_after=retry_after)

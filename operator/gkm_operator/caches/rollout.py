@@ -17,16 +17,16 @@ from gkm_operator.caches.fleet import UnfinishedNodes
 from gkm_operator.caches.totals import CacheKey
 
 SETTLE_SECONDS = 10.0
-"""The agents of a cluster report a new cache one after the other; ranks among a few of them would open too much."""
+"""Seconds to wait for the first reports about a new cache: agents report one after another."""
 LONGEST_SETTLE_SECONDS = 120.0
-"""10,000 first reports take the API server a minute; a cluster in which nodes come and go must not wait forever."""
+"""Limit in seconds of that wait: 10,000 first reports take the API server a minute."""
 STALL_SECONDS = 1800.0
-"""The nodes that are open hold their places this long without progress of any: a pull of 64 GiB at 40 MB/s."""
+"""Seconds without progress after which open nodes make way for others: a pull of 64 GiB at 40 MB/s."""
 _REMEMBERED = 8192
 
 
 def opened(cache: Cache, digest: str, unfinished: UnfinishedNodes, *, is_stalled: bool = False) -> RolloutStatus | None:
-    """Return the rollout that the status should have.
+    """Return the rollout for the status of a cache.
 
     Silent nodes are included like live ones, because they may return together. After a stall, open nodes and silent
     nodes make way for the next. When no node is left to include, all ranks are open.
@@ -45,13 +45,13 @@ def opened(cache: Cache, digest: str, unfinished: UnfinishedNodes, *, is_stalled
 
 
 def open_rank(cache: Cache, digest: str) -> str:
-    """Return the last rank that is open for a digest now, "" if no rank is."""
+    """Return the last rank that may pull a digest now, "" if no rank may."""
     present = cache.status.rollout
     return present.open_rank if present is not None and present.digest == digest else ""
 
 
 class Stalls:
-    """How long the open rank of a cache has been the same. Thread-safe; for the most recent caches only.
+    """Measures how long the open rank of a cache has not changed. Thread-safe; keeps the most recent caches only.
 
     Its loss, by a restart, costs STALL_SECONDS.
     """
@@ -61,7 +61,7 @@ class Stalls:
         self._seen: LRUCache[CacheKey, tuple[str, str, float]] = LRUCache(_REMEMBERED)
 
     def remaining(self, key: CacheKey, digest: str, rank: str) -> float:
-        """Return the seconds until the open nodes of a digest make way for the next, 0 if they do."""
+        """Return the seconds until open nodes without progress make way for others, 0 if they do now."""
         now = self._clock()
         seen = self._seen.get(key)
         if seen is None or seen[:2] != (digest, rank):
@@ -71,7 +71,7 @@ class Stalls:
 
 
 class Settling:
-    """How long the number of nodes that report a cache has been the same. Thread-safe; for the most recent caches only.
+    """Measures how long the number of reporting nodes has not changed. Thread-safe; keeps the most recent caches only.
 
     Its loss, by a restart, costs SETTLE_SECONDS.
     """
@@ -81,7 +81,7 @@ class Settling:
         self._seen: LRUCache[CacheKey, tuple[str, int, float, float]] = LRUCache(_REMEMBERED)
 
     def remaining(self, key: CacheKey, digest: str, nodes: int) -> float:
-        """Return the seconds until the reports of a digest by at least one node have settled, 0 if they have."""
+        """Return the seconds until the reports about a digest have settled, 0 if they have."""
         now = self._clock()
         seen = self._seen.get(key)
         if seen is None or seen[0] != digest:

@@ -22,15 +22,15 @@ from gkm_operator.caches.outcome import CurrentImage, Outcome, age_of_status, wr
 from gkm_operator.caches.totals import CacheSummary
 
 FAILING = frozenset({"NodesFailed", "NodesIncompatible"})
-"""Reasons of Ready that need a person's action."""
+"""Reasons of the condition Ready that need a person to act."""
 NO_CACHE = "NoCacheForHardware"
 _WARNINGS = (NO_CACHE, HELD_BACK)
-"""Conditions whose beginning is an Event of the same name."""
+"""Conditions that send an Event of the same name when they become True."""
 _MAX_LABELS, _MAX_TEXT = 3, 320
 
 
 class ConditionValue(NamedTuple):
-    """A condition without its times."""
+    """A condition without times."""
 
     kind: str
     status: str
@@ -41,7 +41,7 @@ class ConditionValue(NamedTuple):
 def ready_condition(
     summary: CacheSummary, *, verified: bool, selector: Mapping[str, str] | None = None
 ) -> tuple[str, str, str]:
-    """Return status, reason and message of the condition Ready; `selector` is the nodeSelector of the cache.
+    """Return status, reason and message of the condition Ready; `selector` is the cache's nodeSelector.
 
     A node whose GPUs the cache does not fit does not count, unless there is no other: then no pod can use the cache.
     """
@@ -72,7 +72,7 @@ def _by_image(status: CacheStatus, summary: CacheSummary, *, verified: bool) -> 
 
 
 def error_condition(summary: CacheSummary) -> tuple[str, str, str]:
-    """Return status, reason and message of the condition Error. Silent and incompatible nodes are not an error."""
+    """Return status, reason and message of the condition Error, which ignores silent and incompatible nodes."""
     if not summary.failed:
         return FALSE, "NoFailures", "no node reports a failure"
     message = f"{count_of(summary.failed, 'node')} failed{_reasons(summary.failures)}: see failedNodeConditions"
@@ -127,25 +127,25 @@ _COLUMNS = ("totalNodes", "readyNodes", "failedNodes", "incompatibleNodes", "pod
 
 
 def pinned_digest(cache: Cache) -> str | None:
-    """Return the digest in the status if it belongs to the cache's present image."""
+    """Return the digest in the status if it belongs to the present spec.image, else None."""
     return cache.status.resolved_digest if cache.status.image == cache.spec.image else None
 
 
 def has_verdict(cache: Cache) -> bool:
-    """Return whether the status has a definite verdict on the cache's present image."""
+    """Return whether the status has a definite verdict on the present spec.image."""
     verdict = cache.status.condition("Verified")
     return pinned_digest(cache) is not None and verdict is not None and verdict.status in (TRUE, FALSE)
 
 
 def resolved_digest(cache: Cache, outcome: Outcome | None) -> str | None:
-    """Return the digest of the cache's present image, as far as it is known."""
+    """Return the digest of the present image, None if it is not known."""
     if outcome is not None and outcome.image == cache.spec.image:
         return outcome.digest or pinned_digest(cache)
     return pinned_digest(cache)
 
 
 def current_image(cache: Cache, outcome: Outcome | None) -> CurrentImage | None:
-    """Return the resolved image of the cache, as far as it is known; its digest comes from `resolved_digest`."""
+    """Return the image that the cache uses now, None if it is not known."""
     digest = resolved_digest(cache, outcome)
     if digest is None:
         return None
@@ -166,7 +166,7 @@ def desired_status(
     further: Sequence[ConditionValue] = (),
     delivery: Delivery = "csi",
 ) -> CacheStatus | None:
-    """Return the status that the cache should have; None while its present image is unknown.
+    """Return the status that a cache should have; None while its image is not known.
 
     `summary` and `rollout` belong to `resolved_digest(cache, outcome)`. An outcome for another image is ignored.
     Without an outcome (the process has just started) the verdict in the status remains. `further` are the conditions of
@@ -212,7 +212,7 @@ def desired_status(
 
 
 def apply_configuration(cache: Cache, status: CacheStatus) -> Mapping[str, Any]:
-    """Return the object to apply to the status subresource; zeros are explicit, because columns show them.
+    """Return the object for server-side apply of the status.
 
     It carries the resource version of the object it was computed from, so a delayed writer cannot overwrite a newer
     status.
@@ -287,7 +287,7 @@ _RECENT, _SKEW = timedelta(minutes=2), timedelta(minutes=1)
 
 
 def events_of(old: CacheStatus, new: CacheStatus) -> Iterator[EventBody]:
-    """Yield the Events of a change of status."""
+    """Yield the Events for a change of status from `old` to `new`."""
     updated = old.image == new.image and old.resolved_digest not in (None, new.resolved_digest)
     if updated:
         note = f"{new.image} names another digest: from {old.resolved_digest} to {new.resolved_digest}"

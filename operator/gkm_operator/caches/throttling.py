@@ -15,15 +15,15 @@ _REMEMBERED = 8192
 
 BURST = 25
 REFILL_SECONDS = 300.0
-"""As client-go's spam filter (tools/record/events_cache.go): 25 at once, then one in five minutes."""
+"""Seconds after which an object may have another Event: 25 at once, then one in five minutes, as in client-go."""
 _MAX_OBJECTS = 4096
 
 
 class StatusInterval:
-    """Delays the write of a change by `first` seconds, so that changes which follow at once share the write.
+    """Delays status writes so that changes in quick succession share one write.
 
-    The delay doubles, up to `longest`, for a cache that is written again within `longest` seconds. Thread-safe,
-    because one worker at a time writes a cache; only the most recent caches are tracked.
+    The delay doubles, up to `longest`, for a cache that is written again within `longest` seconds. Thread-safe, because
+    one worker at a time writes a cache; only the most recent caches are tracked.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class StatusInterval:
 
 
 class EventBudget:
-    """A token bucket for each object, so that a flapping node does not fill the API server with Events.
+    """Limits Events per object, so that a flapping node does not flood the API server.
 
     Thread-safe; only the most recent objects are tracked.
     """
@@ -61,6 +61,6 @@ class EventBudget:
         self._buckets: LRUCache[str, TokenBucket] = LRUCache(_MAX_OBJECTS)
 
     def spend(self, uid: str) -> bool:
-        """Return whether one more Event about an object may be sent now, and count it."""
+        """Return whether another Event about an object may be sent now; if so, count it."""
         bucket = self._buckets.get_or_create(uid, lambda: TokenBucket(BURST, REFILL_SECONDS, self._clock))
         return bucket.try_acquire()

@@ -24,7 +24,7 @@ from gkm_operator.pods import WatchedPod
 
 
 class Liveness(Enum):
-    """The liveness of a node; the values are texts for messages."""
+    """Whether a node is alive; the values are texts for messages."""
 
     GONE = "the Node does not exist"
     ANSWERS = "the node is live"
@@ -48,17 +48,17 @@ AGENT_SETS = Resource("apps/v1", "DaemonSet", "daemonsets", namespaced=True, typ
 
 
 def agents(namespace: str) -> ListSelector:
-    """Return the selector of our agents among all pods (deploy/chart/gkm/templates/agent.yaml)."""
+    """Return the list selector for the pods of GKM's agents (deploy/chart/gkm/templates/agent.yaml)."""
     return ListSelector(namespace, labels=f"{OBJECT_NAME}={AGENT}")
 
 
 def agent_set(namespace: str) -> ListSelector:
-    """Return the selector of our DaemonSet among AGENT_SETS."""
+    """Return the list selector for the agents' DaemonSet."""
     return ListSelector(namespace, fields=f"metadata.name={AGENT}")
 
 
 class LivenessTracker:
-    """The Nodes and their agents. Not thread-safe: callers lock around all that depends on the result."""
+    """Tracks which nodes are alive, from Nodes and their agents. Not thread-safe."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, bool] = {}
@@ -68,7 +68,7 @@ class LivenessTracker:
         """Whether the agents' DaemonSet exists; without it the Node alone decides."""
 
     def liveness(self, name: str) -> Liveness:
-        """Return the liveness of a node."""
+        """Return whether a node is alive."""
         ready = self.nodes.get(name)
         if ready is None:
             return Liveness.GONE
@@ -80,7 +80,7 @@ class LivenessTracker:
 
 
 MAX_REASONS = 32
-"""Most reasons in status.failedNodeConditions and incompatibleNodeConditions: they are free text of agents."""
+"""Limit of reasons in the status: agents write them as free text."""
 OTHER_REASONS = "Other"
 MAX_SILENT_NAMED = 3
 MAX_UNSERVED_NAMED = 3
@@ -93,7 +93,7 @@ class CacheKey(NamedTuple):
     name: str
 
     def __str__(self) -> str:
-        """Return the form that logs of every process show."""
+        """Return the key as it appears in logs."""
         return str(CacheRef(self.namespace or None, self.name))
 
 
@@ -126,23 +126,23 @@ class CacheSummary:
 
     @property
     def fitting(self) -> int:
-        """Return the number of nodes that have the cache ready, or should."""
+        """Return the number of nodes that should have the cache ready, or have."""
         return self.total - self.incompatible
 
 
 class NodesByReason:
-    """Nodes with a reason, by the digest that they report."""
+    """Nodes by reason, and by the digest that they report."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, dict[str, set[str]]] = {}
 
     def add(self, digest: str, reason: str, node: str) -> None:
-        """Add a node; without a reason there is no node to add."""
+        """Add a node; an empty reason adds no node."""
         if reason:
             self._nodes.setdefault(digest, {}).setdefault(reason, set()).add(node)
 
     def remove(self, digest: str, reason: str, node: str) -> None:
-        """Undo `add`."""
+        """Remove a node that `add` added."""
         if reason:
             reasons = self._nodes[digest]
             _discard(reasons, reason, node)
@@ -159,7 +159,7 @@ class NodesByReason:
 
 
 class CacheTotals:
-    """The totals of one cache; nodes with the liveness GONE are never added."""
+    """Adds up what nodes report about one cache; deleted nodes are never added."""
 
     def __init__(self) -> None:
         self._total = 0
@@ -184,7 +184,7 @@ class CacheTotals:
             self._unserved.setdefault(report.digest, set()).add(node)
 
     def remove(self, node: str, report: NodeReport, liveness: Liveness) -> None:
-        """Undo exactly what `add` counted."""
+        """Remove a node; the arguments must equal those of `add`."""
         self._total -= 1
         self._pods -= report.pods
         if liveness is not Liveness.ANSWERS:

@@ -1,4 +1,4 @@
-"""The queue of images to verify: when a cache names another image, and again while time can change the result.
+"""The queue of images to verify: after a change of a cache, and again if the result can change with time.
 
 The files that policies name are checked on an interval, so that a removed key takes effect at once.
 """
@@ -29,26 +29,26 @@ _LOG = logging.getLogger(__name__)
 
 NEVER = float("inf")
 PER_SECOND = 50.0
-"""Rate at which caches are enqueued when all are verified again: 20,000 take 7 minutes."""
+"""Caches per second that are scheduled when all are verified again: 20,000 take 7 minutes."""
 _JITTER = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class RecheckSchedule:
-    """The configured seconds between two checks (0: never again), and the files that policies name."""
+    """When images are verified again: the configured seconds (0: never), and the files that policies name."""
 
     seconds: float = 0.0
     files: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, verification: Verification) -> "RecheckSchedule":
-        """Return the configured schedule; in the mode `off` time and files have no effect."""
+        """Return the configured schedule; in the mode `off` there are no rechecks."""
         if verification.mode == "off":
             return cls()
         return cls(verification.recheck_interval, tuple(sorted(set(verification.files()))))
 
     def pause(self, cache: Cache) -> float:
-        """Return the seconds until the recheck of a cache's image, with some jitter; NEVER for never.
+        """Return the seconds until a cache's image is verified again, with jitter; NEVER if it is not.
 
         With the update policy Track, the interval of the cache applies if it is shorter.
         """
@@ -59,7 +59,7 @@ class RecheckSchedule:
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """The outcome of checking a cache's image, and its basis.
+    """The outcome of a check, and the state that it was made from.
 
     `checked` are the fields of the cache that the check used, `generation` counts events that outdate every result,
     `pinned` is the digest in the status when the check began, `due` is the time of the recheck (monotonic seconds).
@@ -73,7 +73,7 @@ class CheckResult:
     due: float
 
     def is_current(self, cache: Cache) -> bool:
-        """Return whether the outcome is about the cache as it is now.
+        """Return whether the outcome is still about the cache's present state.
 
         It is not if the cache names another image, or if its status has a digest that is not the check's first or last
         digest: then another process, the next leader, has written a newer result.
@@ -84,28 +84,28 @@ class CheckResult:
         )
 
     def remaining_seconds(self, cache: Cache, generation: int, now: float) -> float:
-        """Return the seconds until the next check is due; 0 when it is due now."""
+        """Return the seconds until the next check; 0 if it is due now."""
         if not self.is_current(cache) or (self.checked, self.generation) != (check_key(cache), generation):
             return 0.0
         return max(0.0, self.due - now)
 
 
 def check_key(cache: Cache) -> tuple[object, ...]:
-    """Return what determines the check of a cache: image, credentials, interval, and whether they are held."""
+    """Return a value that changes when the image of a cache must be checked again."""
     return cache.spec.image, cache.spec.image_pull_secrets, cache.spec.update_policy, bool(oversized(cache))
 
 
 BACKOFF = Backoff(2.0, 300.0)
 WORKERS = 8
 PER_NAMESPACE = 2
-"""A silent registry blocks a worker for half a minute: one tenant must not block all (docs/decisions/0006)."""
+"""Workers that one namespace may use: a silent registry blocks a worker for half a minute (docs/decisions/0006)."""
 FILES_SECONDS = 10.0
-"""Between two checks of the policies' files."""
+"""Seconds between two checks whether policy files changed."""
 _ALL_FILES = "all"
 
 
 class VerificationQueue:
-    """Verifies the images of caches in workers that may wait for registries; `on_result` receives each cache with news.
+    """Verifies images in worker threads, which may wait for registries; `on_result` gets each cache with a new result.
 
     Results are stored by uid: an object that was deleted and created again under its old name starts anew.
     docs/reference/verdicts.md states when a recheck is due, and which results must not be overwritten.
@@ -143,15 +143,15 @@ class VerificationQueue:
 
     @property
     def queues(self) -> list[WorkQueue[Any]]:
-        """Return the queues: of caches, and of the files of policies where there are any."""
+        """Return the queues: of caches, and of policy files if there are any."""
         return [self.queue, *([self._files_queue] if self._schedule.files else [])]
 
     def begin(self) -> None:
-        """Watch the files of policies, if there are any. Call it before the queues start."""
+        """Schedule the checks of policy files, if there are any. Call it before the queues start."""
         self._files_queue.add(_ALL_FILES)
 
     def outcome(self, cache: Cache) -> Outcome | None:
-        """Return the outcome of this process for the cache as it is now, if there is one."""
+        """Return this process's outcome for the present state of a cache, None if absent."""
         last_result = self._outcomes.get(cache.metadata.uid)
         return last_result.outcome if last_result is not None and last_result.is_current(cache) else None
 
@@ -175,7 +175,10 @@ class VerificationQueue:
         self.queue.forget(key)
 
     def check_files(self, _: str = _ALL_FILES) -> float:
-        """Verify every image again if a file of the policies has changed; return the seconds until the next check."""
+        """Verify every image again if a policy file has changed.
+
+        Return the seconds until the next look at the files.
+        """
         files = fingerprint(self._schedule.files)
         if files != self._checked_files:
             self._checked_files = files
@@ -185,13 +188,13 @@ class VerificationQueue:
         return FILES_SECONDS
 
     def recheck_all(self) -> None:
-        """Verify every image again, spread over time: the files of policies have changed."""
+        """Schedule every image for verification, spread over time, because policy files have changed."""
         self._generation += 1
         for last_result in list(self._outcomes.values()):
             self.queue.add(last_result.key, self._rate_limiter.reserve())
 
     def verify(self, key: CacheKey) -> float | None:
-        """Verify the image of a cache; return the seconds until its recheck, None for never.
+        """Verify the image of a cache; return the seconds until the next check, None for never.
 
         Raises:
             Retry: the result may change with time; not before the pause that the registry requested, because the

@@ -35,9 +35,9 @@ from gkm_operator.captures.writer import FIELD_MANAGER, CaptureWriter
 Refresh = Callable[[CacheKey], None]
 RETAINED = "Retained"
 REFUSALS = (Reason.METADATA_INVALID, Reason.NOT_ALLOWED, Reason.CONTENT_MISMATCH, Reason.SIGNATURE_MISSING)
-"""Reasons of refused captures that appear in metrics from 0 on; others appear with their first refusal."""
+"""Reasons of refused captures whose counters exist from 0 on; other counters begin with their first refusal."""
 SETTLE_SECONDS = 1.0
-"""After a change: nodes announce, and a new cache changes its status, several times in a moment."""
+"""Seconds between a change and the next pass: nodes announce several captures in a moment."""
 
 
 def _utc_now() -> datetime:
@@ -45,7 +45,7 @@ def _utc_now() -> datetime:
 
 
 class CapturesController(Controller):
-    """Without `capture.registry` it is idle.
+    """Makes caches from captures. Without `capture.registry` it does nothing.
 
     One worker: a statement about files has up to 16 MiB.
     """
@@ -105,7 +105,7 @@ class CapturesController(Controller):
         self.queues = [self.queue]
 
     def run(self) -> None:
-        """Register captures."""
+        """Start to make caches from captures, in the controller's thread."""
         metrics.expect_captures(RetentionReason, ENDS, REFUSALS)
         # Before the namespaces are read: a change that arrives meanwhile enqueues its own.
         self._working = True
@@ -114,7 +114,7 @@ class CapturesController(Controller):
         self.start_queues()
 
     def conditions(self, cache: Cache) -> Sequence[ConditionValue]:
-        """Return the conditions Retained and HeldBack of a captured cache that a pass of this process has judged."""
+        """Return the conditions Retained and HeldBack for a captured cache that this process has judged."""
         found = captured_cache(cache, self._registry) if self._registry else None
         if found is None:
             return ()

@@ -1,4 +1,4 @@
-"""Generations: which number a capture gets in its family, and which contents had one before. Pure.
+"""Number captures within their family, and remember which contents had a number before. Pure.
 
 A node announces a capture for days after its cache has ended. Without a memory it would come back, as the newest
 generation. So each object remembers the contents that had a generation of its family and hardware key before it.
@@ -12,13 +12,13 @@ from gkm.images.captured.content import short
 from gkm_operator.captures.objects import Announcement, CapturedCache, Generation
 
 MAX_EARLIER: Final = 128
-"""Contents that an object remembers: as many as captures of one namespace have objects."""
+"""Limit of earlier contents that an object remembers."""
 HIGHEST_COUNTED: Final = 1_000_000
-"""A larger number of a user is not counted: the field ends at 2^31 - 1."""
+"""A user's number above this is ignored, because the field ends at 2^31 - 1."""
 
 
 def next_generation(announced: Announcement, registered: Iterable[CapturedCache], others: Iterable[int]) -> Generation:
-    """Return the place of a capture after those that are registered, and after the numbers of users' members.
+    """Return the number of a new capture in its family: after all registered captures and users' members.
 
     The number counts in the whole family: a node that fits captures of two hardware keys, as after an update of a
     driver or a runtime, takes the larger number.
@@ -31,18 +31,18 @@ def next_generation(announced: Announcement, registered: Iterable[CapturedCache]
 
 
 def had_generation(announced: Announcement, registered: Iterable[CapturedCache]) -> bool:
-    """Return whether a later generation remembers the content of a capture."""
+    """Return whether a later generation of the family remembers this content, so that it must not come back."""
     digest = short(announced.content_digest)
     return any(digest in each.earlier for each in group_of(announced, registered))
 
 
 def group_of(announced: Announcement, registered: Iterable[CapturedCache]) -> list[CapturedCache]:
-    """Return the registered captures of the family and hardware key of a capture."""
+    """Return the registered captures with the family and hardware key of a capture."""
     return [each for each in registered if each.group == announced.group]
 
 
 def with_taken_numbers(registered: Iterable[CapturedCache]) -> set[object]:
-    """Return the keys of the captures whose number an older object of their family has.
+    """Return the keys of captures whose number an older object of the family already has.
 
     Two leaders made them: the request of the former one arrived after the later one had read the numbers.
     """

@@ -1,4 +1,4 @@
-"""Checked announcements of captures by agents, and the cache objects that are made from them. Pure.
+"""Check the captures that agents announce, and make cache objects from them. Pure.
 
 An announcement was written with the token of a node, which may be stolen: each field is compared with what GKM itself
 would have made of the others. The rest is a claim about an image, which its signatures prove or not.
@@ -40,7 +40,7 @@ from gkm_operator.caches.node_reports import ReportedCapture
 from gkm_operator.caches.totals import CacheKey
 
 MAX_ANNOUNCEMENTS: Final = 1024
-"""Different captures of one namespace that are considered: 32 nodes with full announcements have as many."""
+"""Limit of captures of one namespace that are considered; 32 nodes with full reports announce as many."""
 
 _RUNTIMES: Final = frozenset(each.value for each in Format)
 _BACKENDS: Final = frozenset({"cuda", "hip"})
@@ -53,7 +53,7 @@ _MAX_FAMILY: Final = 253
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """A capture of a namespace's pods: what agents claim of it, or what is proven.
+    """A capture of a namespace's pods, as an agent announces it or as signatures prove it.
 
     `time` is when the pod started to use the volume.
     """
@@ -65,11 +65,11 @@ class Announcement:
     content_digest: str
     time: datetime
     nodes: tuple[str, ...]
-    """The nodes that announce it."""
+    """The nodes that announce the capture."""
     family: str = ""
-    """The family that the pod named; "" for a cache by itself."""
+    """The family that the pod's volume names; "" if the cache stands alone."""
     base: str = ""
-    """The digest of the image that this one extends; "" if absent."""
+    """The digest of the image that the capture's image extends; "" if absent."""
 
     @property
     def group(self) -> tuple[str, str]:
@@ -78,12 +78,12 @@ class Announcement:
 
     @property
     def claim(self) -> object:
-        """Return what is claimed of the image, without nodes and time: a claim that differs in it is another one."""
+        """Return the claims about the image, without nodes and time; other claims are another capture."""
         return self.image, self.hardware, self.family, self.base
 
 
 class InvalidAnnouncement(NamedTuple):
-    """An announcement that GKM's agent would not have made, and the reason. Its text is not repeated."""
+    """An announcement that an honest agent would not make, with the reason."""
 
     node: str
     reason: Reason
@@ -91,10 +91,10 @@ class InvalidAnnouncement(NamedTuple):
 
 
 def check_announcement(namespace: str, node: str, found: ReportedCapture, registry: str, now: datetime) -> Announcement:
-    """Return what a node announces.
+    """Check what a node announces and return it.
 
     Raises:
-        GKMError: METADATA_INVALID, its fields contradict each other; NOT_ALLOWED, the image is not in the repository
+        GKMError: METADATA_INVALID, the fields contradict each other; NOT_ALLOWED, the image is not in the repository
             of the namespace's captures.
     """
     hardware = Hardware(found.backend, found.arch, 0, found.driver, found.runtime, found.version)
@@ -120,7 +120,7 @@ def check_announcement(namespace: str, node: str, found: ReportedCapture, regist
 def merged_announcements(
     namespace: str, reported: Iterable[tuple[str, ReportedCapture]], registry: str, now: datetime
 ) -> tuple[list[Announcement], list[InvalidAnnouncement]]:
-    """Return the different captures that nodes announce, the newest first, and the first fault of each node.
+    """Merge the announcements of all nodes: return the captures, the newest first, and the first fault of each node.
 
     The first captures of all nodes come before their second ones, independent of their claimed times.
     """
@@ -150,7 +150,7 @@ def merged_announcements(
 
 
 def is_image_in(image: str, wanted: str) -> bool:
-    """Return whether an image is named by digest alone, in this repository."""
+    """Return whether an image reference has a digest and lies in this repository."""
     try:
         ref = Reference.parse(image)
         return ref.digest is not None and ref.tag is None and str(ref) == image and ref.name == _name_of(wanted)
@@ -197,12 +197,12 @@ _NOT_IN_LABELS: Final = re.compile(r"[^A-Za-z0-9_.-]", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class CapturedCache:
-    """A cache object that the controllers made of a capture."""
+    """A cache object that the controllers made from a capture."""
 
     key: CacheKey
     uid: str
     namespace: str
-    """That of the pods, also for a ClusterGKMCache."""
+    """The namespace of the pods, also for a ClusterGKMCache."""
     image: str
     hardware_key: str
     content_digest: str
@@ -213,11 +213,11 @@ class CapturedCache:
     family: str = ""
     generation: int = 0
     earlier: tuple[str, ...] = ()
-    """The contents that had a generation before, as short digests, the latest first; () in what a watch shows."""
+    """Short digests of contents that had a generation before, the latest first; empty in watched objects."""
     pinned: bool = False
     verified: bool = False
     refused: bool = False
-    """Whether its signatures do not count."""
+    """Whether the signatures of the image are not valid."""
     held_back: bool = False
 
     @property
@@ -227,14 +227,14 @@ class CapturedCache:
 
 
 class Generation(NamedTuple):
-    """The number of a capture in its cache family, and the contents of `earlier` generations, the latest first."""
+    """The number of a capture in its family, and the contents of `earlier` generations, the latest first."""
 
     number: int
     earlier: tuple[str, ...] = ()
 
 
 def cache_object(announced: Announcement, generation: Generation | None = None, *, cluster: bool) -> dict[str, Any]:
-    """Return the object to create; `generation` for a capture of a family."""
+    """Return the cache object to create for a capture; `generation` is its number if it belongs to a family."""
     hardware = announced.hardware
     labels = {
         NAMESPACE: announced.namespace,
@@ -260,7 +260,7 @@ def cache_object(announced: Announcement, generation: Generation | None = None, 
 
 
 def captured_cache(cache: Cache, registry: str) -> CapturedCache | None:
-    """Return a cache object that the controllers made; None for any other one.
+    """Return a cache object as a capture if the controllers made it; None for any other.
 
     An object whose image does not match its labels in `registry` is not ours any more: a user changed it.
     """
@@ -296,7 +296,7 @@ def captured_cache(cache: Cache, registry: str) -> CapturedCache | None:
 
 
 def is_naming(cache: Cache, image: str) -> bool:
-    """Return whether a cache object names a pinned image in its own repository, and is verified.
+    """Return whether a verified cache object of a user names this image by digest.
 
     Anybody who may create a GKMCache can write a digest into it. In another repository, the digest is another image.
     """
@@ -308,7 +308,7 @@ def is_naming(cache: Cache, image: str) -> bool:
 
 
 def digests_named(cache: Cache) -> set[str]:
-    """Return the digests that a cache object names, or has resolved its tag to."""
+    """Return the digests that a cache object names or that its tag was resolved to."""
     named = {cache.spec.image.rpartition("@")[2], cache.status.resolved_digest or ""}
     return {each for each in named if each.startswith("sha256:")}
 

@@ -12,7 +12,7 @@ from gkm_operator.captures.objects import CapturedCache, captured_cache, digests
 
 
 class ObservedCaptures:
-    """`changed` is called with a namespace whose captures have changed; `registry` is the captures' registry."""
+    """Indexes announced captures and cache objects; `changed` is called with a namespace whose captures changed."""
 
     def __init__(self, registry: str, changed: Callable[[str], None]) -> None:
         self._registry = registry
@@ -26,7 +26,7 @@ class ObservedCaptures:
         self._lock = Lock()
 
     def report_changed(self, old: NodeObject | None, new: NodeObject | None) -> None:
-        """Apply a change of a node object."""
+        """Apply a change of a node's report (GKMCacheNode)."""
         self._nodes.change(old, new)
         before, after = (() if report is None else report.status.captures for report in (old, new))
         if before != after:
@@ -48,12 +48,12 @@ class ObservedCaptures:
         self._notify(affected)
 
     def namespaces(self) -> list[str]:
-        """Return every namespace that has, or had, captures."""
+        """Return every namespace that has or had captures."""
         with self._lock:
             return sorted(self._known)
 
     def announced(self, namespace: str) -> list[tuple[str, ReportedCapture]]:
-        """Return what nodes announce for a namespace, each with the name of its node."""
+        """Return the captures that nodes announce for a namespace, each with the node's name."""
         return [
             (report.metadata.name, capture)
             for report in self._nodes.get(namespace)
@@ -65,7 +65,7 @@ class ObservedCaptures:
         return next((each for each in self._nodes.get(namespace) if each.metadata.name == node), None)
 
     def registered(self, namespace: str) -> list[CapturedCache]:
-        """Return the cache objects of the captures of a namespace's pods, of both kinds."""
+        """Return the cache objects made from captures of a namespace's pods, of both kinds."""
         found = (captured_cache(cache, self._registry) for cache in self._by_namespace.get(namespace))
         return [each for each in found if each is not None]
 
@@ -74,7 +74,7 @@ class ObservedCaptures:
         return any(digest in digests_named(each) for each in self._members(family))
 
     def numbers_of_users(self, family: CacheKey) -> list[int]:
-        """Return the generations that users gave to the caches that they made in a family."""
+        """Return the generation numbers that users gave to members of a family."""
         return [each.spec.generation or 0 for each in self._members(family) if not self._is_captured(each)]
 
     def get(self, key: CacheKey) -> Cache | None:
@@ -83,12 +83,12 @@ class ObservedCaptures:
             return self._caches.get(key)
 
     def is_unchanged(self, cache: CapturedCache) -> bool:
-        """Return whether a cache object is still exactly this one, in all that it says."""
+        """Return whether the watch still shows exactly this cache object."""
         found = self.get(cache.key)
         return found is not None and captured_cache(found, self._registry) == cache
 
     def named_by_user_cache(self, cache: CapturedCache) -> str:
-        """Return a cache object that a user made in the same namespace and that names the image; "" if absent.
+        """Return the name of a user's cache object in the same namespace that uses this image; "" if absent.
 
         A cache of another namespace does not retain captures: its author has no rights here, and its name is not
         published here.

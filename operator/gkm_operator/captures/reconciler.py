@@ -1,7 +1,7 @@
-"""One pass over the captures of a namespace: register, report, end. One thread at a time for a namespace.
+"""One pass over the captures of a namespace: make caches, report, delete caches. One thread at a time per namespace.
 
-A proof may take two minutes, and an owner of a node's token can announce many captures without proof. So the
-nodes take turns, and a node whose captures failed often waits, with all that it announces and in all namespaces.
+A proof may take two minutes, and an owner of a node's token can announce many captures without proof. So the nodes take
+turns, and a node whose captures failed often waits, with all that it announces and in all namespaces.
 
 Before a cache ends, the decision is compared with it anew, and a failure delays no other cache.
 """
@@ -39,21 +39,21 @@ _LOG = logging.getLogger(__name__)
 
 
 class CapturedImages(Protocol):
-    """Answers about images. Bounded in time."""
+    """Proves captures by their signatures. Bounded in time."""
 
     def prove(self, announced: Announcement, now: datetime, *, cluster: bool) -> datetime:
-        """Check that the signatures of an image, and a signed statement about its files, prove an announcement.
+        """Check that an image's signatures and its signed statement prove what a node announces.
 
         Return the time of the capture as signers state it: the announced one is not proven.
 
         Raises:
-            GKMError: they do not prove it; or, if transient, the registry does not answer.
+            GKMError: the signatures do not prove it; or, if transient, the registry does not answer.
         """
 
 
 @dataclass(frozen=True)
 class RegistryCaptures:
-    """`CapturedImages` of a configuration."""
+    """Implements CapturedImages with the configured registry and policies."""
 
     images: CheckedImages
 
@@ -75,29 +75,29 @@ class RegistryCaptures:
 
 FAILURES_AT_ONCE: Final = 16
 FAILURE_SECONDS: Final = 600.0
-"""A node may cause so many failed proofs at once, and another one after each of these seconds."""
+"""How many proofs of a node may fail at once, and the seconds after which one more may fail."""
 STABLE_SECONDS: Final = 3600.0
-"""A registered capture that is announced without its object sooner than this after its pause is tried less often."""
+"""If a capture's cache disappears sooner than this after its registration, it is registered less often."""
 _NODES: Final = 16_384
 _NEVER: Final = float("-inf")
 
 
 ENDS_PER_PASS: Final = 8
-"""Caches that one pass ends."""
+"""Limit of caches that one pass deletes."""
 _NEXT_PASS_SECONDS: Final = 1.0
 
 PER_PASS: Final = 8
-"""Images that one pass proves. The namespaces take turns."""
+"""Limit of images that one pass proves; the namespaces take turns."""
 PASS_SECONDS: Final = 600.0
 SOON_SECONDS: Final = 1.0
 BACKOFF: Final = Backoff(30.0, 3600.0)
-"""Between two attempts at one announcement."""
+"""Pauses in seconds between two attempts to register one capture."""
 REGISTER_SECONDS: Final = 60.0
-"""After this time a pass begins no further proof."""
+"""Seconds after which a pass begins no further proof."""
 
 
 class AttemptKey(NamedTuple):
-    """The subject of one attempt: a claim, or the faulty announcements of a node, with its name."""
+    """What an attempt is about: a claim, or the faulty announcements of a node."""
 
     name: str
     claim: object = None
@@ -122,7 +122,7 @@ class _Node:
 
 
 class Attempts:
-    """The attempts at what nodes announce now, by namespace."""
+    """Remembers attempts to register the captures that nodes announce now, by namespace."""
 
     def __init__(self, clock: Clock, backoff: Backoff) -> None:
         self._clock = clock
@@ -131,13 +131,13 @@ class Attempts:
         self._nodes: LRUCache[str, _Node] = LRUCache(_NODES)
 
     def retain_only(self, namespace: str, keys: Collection[AttemptKey]) -> None:
-        """Forget all other attempts of a namespace."""
+        """Forget the attempts of a namespace for all other keys."""
         known = self._attempts.pop(namespace, {})
         if found := {key: known[key] for key in known.keys() & set(keys)}:
             self._attempts[namespace] = found
 
     def due(self, announced: Iterable[Announcement]) -> list[tuple[str, Announcement]]:
-        """Return what may be tried now, each with the node on whose account, in the order of the attempts.
+        """Return the captures that may be tried now, each with the node that is charged for a failure.
 
         The first of each node come before the second ones, and the node that waits longest comes first. For one node,
         captures that were never tried come first, the newest at first, then the longest waiting.
@@ -152,38 +152,38 @@ class Attempts:
         return [(node, each) for _, node, each in ranked]
 
     def is_paused(self, node: str) -> bool:
-        """Return whether too many proofs of a node failed."""
+        """Return whether too many proofs of a node have failed recently."""
         return self._node(node).next_try > self._clock()
 
     def next_try(self, namespace: str, key: AttemptKey) -> float:
-        """Return the time before which something is not tried again; minus infinity if it never was tried."""
+        """Return the time before which a capture is not tried again; minus infinity before the first attempt."""
         known = self._attempts.get(namespace, {}).get(key)
         return _NEVER if known is None else known.next_try
 
     def wait(self, announced: Announcement) -> float:
-        """Return the seconds until a capture may be tried; 0 or less: now."""
+        """Return the seconds until a capture may be tried; 0 or less means now."""
         nodes = min((self._node(node).next_try for node in announced.nodes), default=_NEVER)
         return max(nodes, self.next_try(announced.namespace, key_of(announced))) - self._clock()
 
     def begin(self, node: str) -> None:
-        """Record that an attempt begins on account of a node."""
+        """Record that an attempt begins that is charged to a node."""
         self._node(node).last_attempt = self._clock()
 
     def succeeded(self, namespace: str, key: AttemptKey) -> None:
-        """Record a success: an object that is deleted again and again comes back later and later."""
+        """Record a success; if the object is deleted repeatedly, the pauses before it is made again grow."""
         before, now = self._attempts.get(namespace, {}).get(key), self._clock()
         repeated = before is not None and not before.reason and now - before.next_try <= STABLE_SECONDS
         self._record(namespace, key, before.count + 1 if before is not None and repeated else 1, "")
 
     def failed(self, namespace: str, key: AttemptKey, error: GKMError) -> bool:
-        """Record a failure; return whether its reason is another one than before."""
+        """Record a failure; return whether its reason differs from the last one."""
         before = self._attempts.get(namespace, {}).get(key)
         reason = error.reason.value
         self._record(namespace, key, before.count + 1 if before is not None and before.reason else 1, reason)
         return before is None or before.reason != reason
 
     def charge(self, node: str) -> None:
-        """Count a failed proof of a node; it waits if there were too many."""
+        """Record a failed proof of a node; after too many, the node's captures wait."""
         known = self._node(node)
         known.next_try = self._clock() + known.failures.reserve()
 
@@ -204,7 +204,7 @@ class Attempts:
 
 
 def key_of(announced: Announcement) -> AttemptKey:
-    """Return the key of the attempts at a capture: another time, or another node, is the same claim."""
+    """Return the key for attempts at a capture; it does not depend on the node or the time."""
     return AttemptKey(announced.name, announced.claim)
 
 
@@ -215,7 +215,7 @@ class _EndAttempt:
 
 
 class CaptureEnder:
-    """Ends caches. One thread at a time."""
+    """Deletes captured caches. One thread at a time."""
 
     def __init__(self, observed: ObservedCaptures, writer: CaptureWriter, *, clock: Clock, backoff: Backoff) -> None:
         self._observed = observed
@@ -263,7 +263,7 @@ class CaptureEnder:
 
 
 class CapturesReconciler:
-    """`publish` receives the verdicts on the captured caches of a namespace. One thread at a time for a namespace."""
+    """Makes and deletes the caches of a namespace's captures; `publish` gets the verdicts on them."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Which captures of a namespace have a cache object: those to register, to retain and to end. Pure.
+"""Decide which captures of a namespace get a cache object, keep it, or lose it. Pure.
 
 Only registered captures, which are proven, compete with each other: announcements without proof displace no capture. A
 registered capture has its signed time, which no announcement and no pass changes. An announced capture is compared with
@@ -22,7 +22,7 @@ from gkm_operator.captures.generations import group_of, had_generation, with_tak
 from gkm_operator.captures.objects import Announcement, CapturedCache
 
 MAX_PER_NAMESPACE: Final = 128
-"""Captures of one namespace that have cache objects, the newest. Each one is pulled by every node of its hardware."""
+"""Limit of captures of one namespace that have cache objects; the newest stay."""
 
 
 class RetentionReason(StrEnum):
@@ -38,7 +38,7 @@ class RetentionReason(StrEnum):
 
 
 class RetentionVerdict(NamedTuple):
-    """Why a captured cache stays, or ends."""
+    """Whether a captured cache stays, and why."""
 
     cache: CapturedCache
     reason: RetentionReason
@@ -47,14 +47,14 @@ class RetentionVerdict(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RetentionPlan:
-    """The actions for the captures of one namespace."""
+    """What to do about the captures of one namespace."""
 
     register: Sequence[Announcement]
-    """Those without a cache object that should have one, the newest first. Names may repeat, with other images."""
+    """Captures that should get a cache object, the newest first. Names may repeat with different images."""
     retained: Sequence[RetentionVerdict]
     ended: Sequence[RetentionVerdict]
     next_change: datetime | None
-    """When the next capture becomes too old."""
+    """When the next capture reaches its maximum age."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Retention:
     def plan(
         self, announced: Sequence[Announcement], registered: Iterable[CapturedCache], now: datetime, *, cluster: bool
     ) -> RetentionPlan:
-        """Return the plan; `cluster`: whether captures of this namespace are for the pods of all namespaces."""
+        """Return the plan for a namespace; `cluster`: its captures become ClusterGKMCaches."""
         known = list(registered)
         offered = [each for each in known if bool(each.key.namespace) is not cluster]
         reasons = self._reasons(offered, now)

@@ -33,16 +33,16 @@ from gkm_operator.captures.objects import CapturedCache
 
 _LOG = logging.getLogger(__name__)
 FAILURE_SECONDS: Final = 600.0
-"""A container that ran longer has used its kernels."""
+"""Seconds after which a container has used its kernels, so that a later failure has another cause."""
 LEAST_PODS: Final = 3
 CHECK_SECONDS: Final = 60.0
 TRIAL_SECONDS: Final = 1800.0
 NEW_SECONDS: Final = 86_400.0
-"""The newest generation of a family on trial is not older: a process that starts tries no old ones again."""
+"""Limit of age in seconds of a generation on trial: a restarted process does not judge old ones again."""
 UNKNOWN_SHARE: Final = 0.5
-"""The share of failed pods for which a generation was held back by an earlier process."""
+"""The share of failed pods to report for a generation that an earlier process held back."""
 MAX_NODES: Final = 64
-"""Node objects that one check reads; so many nodes have enough pods to judge by."""
+"""Limit of node objects that one check reads."""
 _TRIALS: Final = 16_384
 
 
@@ -90,7 +90,7 @@ class _Status(Struct, frozen=True, rename="camel", gc=False):
 
 
 class TriedPod(Struct, frozen=True, gc=False):
-    """A pod with the ends of its containers."""
+    """A pod with the exit states of its containers."""
 
     metadata: _Metadata
     spec: _Spec = _Spec()
@@ -98,7 +98,7 @@ class TriedPod(Struct, frozen=True, gc=False):
 
     @property
     def failed(self) -> bool:
-        """Return whether a container ended with an error soon after its start; who deletes a pod ends them too."""
+        """Return whether a container failed soon after its start, and not because the pod was deleted."""
         states = (each for found in self.status.container_statuses for each in (found.state, found.last_state))
         ended = any(each.terminated is not None and each.terminated.failed_early for each in states)
         return ended and self.metadata.deletion_timestamp is None
@@ -127,25 +127,25 @@ TRIED_PODS = Resource("v1", "Pod", "pods", namespaced=True, type=TriedPod)
 
 
 class Tally(NamedTuple):
-    """How many pods use a generation, and how many of these failed."""
+    """How many pods use a generation, and how many of them failed."""
 
     failed: int
     pods: int
 
     @property
     def share(self) -> float:
-        """Return the share that failed."""
+        """Return the share of pods that failed."""
         return self.failed / max(self.failed, self.pods, 1)
 
 
 def is_worse(newer: Tally, older: Tally) -> bool:
-    """Return whether a generation makes enough pods fail, in number and share, beside the one before it."""
+    """Return whether the newer generation makes so many more pods fail than the older one that it must be held back."""
     return newer.failed >= LEAST_PODS and newer.failed > older.failed and newer.share > older.share
 
 
 @dataclass(frozen=True)
 class FailedPods:
-    """Reads which pods failed, and what they mount."""
+    """Finds which pods failed, and which caches they mount."""
 
     api: Api
 
@@ -176,7 +176,7 @@ class FailedPods:
 
 
 class Trials:
-    """The generations on trial, and those that are held back. `changed` gets each cache with a new verdict.
+    """Judges the generations on trial; `changed` gets each cache with a new verdict.
 
     One thread checks; any thread may ask for a condition.
     """
@@ -193,7 +193,7 @@ class Trials:
         """By uid, of this process: what was found not to be the cause is not held back again."""
 
     def check(self, namespace: str, offered: Iterable[CapturedCache], now: datetime, *, cluster: bool) -> float:
-        """Judge the generations of a namespace that are on trial; return the seconds until the next check."""
+        """Judge the generations on trial in a namespace; return the seconds until the next check."""
         families = [family for family in _families(offered) if self._is_on_trial(family, now)]
         if not families:
             return float("inf")
@@ -212,7 +212,7 @@ class Trials:
         return CHECK_SECONDS
 
     def condition(self, cache: CapturedCache) -> ConditionValue | None:
-        """Return the condition HeldBack of a cache; None while this process has no condition to change."""
+        """Return the condition HeldBack for a cache; None if this process does not change it."""
         if not cache.pinned:
             return self._verdicts.get(cache.uid)
         # The user who pins a generation decides, also after the pin is removed.

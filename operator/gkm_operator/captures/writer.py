@@ -1,4 +1,4 @@
-"""The writes about captures: caches, their end, and Events."""
+"""Create and delete captured caches, and send the Events about them."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -26,7 +26,7 @@ _RECENT = timedelta(minutes=2)
 
 
 class CaptureWriter:
-    """The only writer of captures."""
+    """Writes captured caches; no other code does."""
 
     def __init__(self, api: Api, recorder: Recorder, registry: str) -> None:
         self._api = api
@@ -35,7 +35,7 @@ class CaptureWriter:
         self._event_budget = EventBudget()
 
     def registered(self, namespace: str, *, cluster: bool) -> list[CapturedCache]:
-        """Return the cache objects of the captures of a namespace as the API server has them now.
+        """Read the cache objects of a namespace's captures from the API server, not from a watch.
 
         A watch may not have shown yet what this process, or the leader before it, created, and it does not hold which
         contents had a generation before.
@@ -50,7 +50,7 @@ class CaptureWriter:
         return [each for each in found if each is not None]
 
     def register(self, announced: Announcement, generation: Generation | None = None, *, cluster: bool) -> None:
-        """Make the cache object of a proven capture; `generation` for one of a family.
+        """Create the cache object for a proven capture; `generation` is its number if it belongs to a family.
 
         Raises:
             GKMError: the API server refuses the object.
@@ -68,7 +68,7 @@ class CaptureWriter:
         metrics.CAPTURED_CACHES.labels("registered").inc()
 
     def emit_registered(self, cache: CapturedCache, now: datetime) -> None:
-        """Emit the Event of a new object. A process that was killed after it made the object does not emit it."""
+        """Send the Event about a new cache object. If the process dies before, the Event is lost."""
         if not cache.created or now - datetime.fromisoformat(cache.created) > _RECENT:
             return
         number = f"generation {cache.generation} of {cache.family}, " if cache.family else ""
@@ -76,7 +76,7 @@ class CaptureWriter:
         self._emit(_regarding(cache), EventBody("Normal", REGISTERED, REGISTER, note), cache.created)
 
     def refused(self, announced_by: NodeObject | None, name: str, error: GKMError) -> None:
-        """Report that a capture is not registered, on the node object that announces it."""
+        """Send an Event about a refused capture, on the node object that announces it."""
         metrics.CAPTURE_REFUSALS.labels(error.reason.value).inc()
         if announced_by is None:
             return
@@ -86,7 +86,7 @@ class CaptureWriter:
         self._emit(regarding, EventBody("Warning", NOT_REGISTERED, REGISTER, note), name)
 
     def end(self, verdict: RetentionVerdict) -> None:
-        """Delete the object of a cache; its image stays in the registry, whose own policy removes it.
+        """Delete a captured cache; its image stays in the registry, whose retention policy removes it.
 
         Raises:
             ApiError: the object has changed since, or the API server does not answer.

@@ -73,7 +73,7 @@ def parse(text: bytes) -> Subnet:
 
 
 def with_earlier(text: bytes, whole: bytes) -> bytes:
-    """Return a survey with the blocks that an earlier, whole one has beyond it.
+    """Return a partial survey with the devices added that only an earlier, complete survey has.
 
     Blocks and not both texts: these are nearly the same, and one text fits into a ConfigMap. A block lists the cables
     of a device, so it stands in both if the device or one of its neighbors did not answer this time.

@@ -61,7 +61,7 @@ Row = tuple[Claim | None, ...]
 
 
 class Elsewhere(NamedTuple):
-    """The source `other` names another domain of a level for a node than the source `rank`, which GKM uses."""
+    """An ignored statement: the source `other` puts a node into another domain than the used source `rank`."""
 
     level: int
     other: int

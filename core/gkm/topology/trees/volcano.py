@@ -25,7 +25,7 @@ _LONGEST_MEMBER = 63
 
 @dataclass(frozen=True, slots=True)
 class VolcanoTree:
-    """HyperNodes by name. `too_large` has the names of those that no API server would accept, and that are left out.
+    """The HyperNodes by name. `too_large` has the names of HyperNodes that are left out: etcd could not store them.
 
     The members of a HyperNode that is left out have no parent. The `unlisted` nodes are in no HyperNode: their names
     are longer than Volcano's admission accepts of a member.

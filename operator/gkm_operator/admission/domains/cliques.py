@@ -40,7 +40,7 @@ _SHOWN_DOMAINS = 3
 
 @dataclass(frozen=True, slots=True)
 class JoinableDomain:
-    """A ComputeDomain: its name, and its ResourceClaimTemplate's name."""
+    """A ComputeDomain that pods can join: its name, and the name of its ResourceClaimTemplate."""
 
     name: str
     template: str
@@ -48,7 +48,7 @@ class JoinableDomain:
 
 @dataclass(frozen=True, slots=True)
 class SetDomains:
-    """An enrolled set and its domains.
+    """The ComputeDomains of an enrolled PodCliqueSet.
 
     `joinable` are the domains that are not being deleted, also for replicas that the set does not require any more.
     `leaving` are the domains that are being deleted: they serve until their pods have ended, and come back under their
@@ -65,14 +65,14 @@ class SetDomains:
 
 
 class SetDomainsReader:
-    """Reads the domains of sets, as GKM manages them."""
+    """Reads the ComputeDomains of PodCliqueSets from the cluster."""
 
     def __init__(self, view: View, gpus: GPURequests) -> None:
         self._view = view
         self._gpus = gpus
 
     def set_of(self, namespace: str, metadata: MnnvlMetadata, *, again: bool = False) -> PodCliqueSet | None:
-        """Return the set that an object belongs to, by its owner or its label; None without a set.
+        """Return the PodCliqueSet that an object belongs to, by its owner or label; None if it belongs to no set.
 
         Raises:
             ViewUnavailable: the set cannot be read, or Grove controls the object and its set is not found. It may be
@@ -96,7 +96,7 @@ class SetDomainsReader:
         classes: DeviceClasses,
         is_required: Callable[[SetDomains], bool] = lambda _found: True,
     ) -> SetDomains | None:
-        """Return the domains of the enrolled set that an object belongs to; None if GKM has no part in it.
+        """Return the ComputeDomains of the enrolled set that an object belongs to; None if its set is not enrolled.
 
         A watch may lag behind Grove's. So the set is read again if the object belongs to a replica that the set seems
         not to have, or if `is_required` returns False.
@@ -139,7 +139,7 @@ class SetDomainsReader:
 
 
 class CliqueReview:
-    """Decides about PodCliques."""
+    """Decides about PodCliques: refuses one until the set's domains exist, and adds its claim."""
 
     def __init__(self, view: View, settings: Network) -> None:
         self._view = view
@@ -148,7 +148,7 @@ class CliqueReview:
         self._domains = SetDomainsReader(view, self._gpus)
 
     def decide(self, request: DomainRequest[ReviewedClique]) -> ReviewResponse:
-        """Return the response; raise ViewUnavailable if the cluster cannot be read."""
+        """Return the admission response; raise ViewUnavailable if the cluster cannot be read."""
         clique = request.object
         classes = self._view.device_classes(request.namespace)
 
@@ -201,14 +201,17 @@ class CliqueReview:
 
 
 class ScalingGroupReview:
-    """Decides about PodCliqueScalingGroups: the same refusal, and the annotations of the set or its template."""
+    """Decides about PodCliqueScalingGroups.
+
+    Refuses one until the set's domains exist, and adds the set's annotations.
+    """
 
     def __init__(self, view: View, settings: Network) -> None:
         self._view = view
         self._domains = SetDomainsReader(view, GPURequests(settings))
 
     def decide(self, request: DomainRequest[ReviewedScalingGroup]) -> ReviewResponse:
-        """Return the response; raise ViewUnavailable if the cluster cannot be read."""
+        """Return the admission response; raise ViewUnavailable if the cluster cannot be read."""
         metadata = request.object.metadata
         if metadata.terminating or self._view.grove_manages_domains:
             return ADMITTED

@@ -48,30 +48,33 @@ _DOMAIN_LABELS = (DOMAIN_LABEL, MNNVL_GROUP, REPLICA_INDEX, WRITER_LABEL)
 T = TypeVar("T")
 
 READ_SECONDS = 2.0
-"""For one object; a review has more of them (REVIEW_SECONDS)."""
+"""Seconds for reading one object; all reads of a review together have REVIEW_SECONDS."""
 THREADS, WAITING = 8, 32
 MAX_OBJECTS = 4096
 MAX_REMEMBERED_BYTES = 16 << 10
-"""The size of an object: all of them take 64 MiB at most; a larger one is read for each review that needs it."""
+"""Limit of bytes of one cached object; all cached objects take 64 MiB at most."""
 
 _ObjectKey = tuple[str, str, str]
 
 _LOG = logging.getLogger(__name__)
 
 REVIEW_SECONDS = 3.0
-"""For all that one review waits for. The API server waits five seconds for the review of a pod, ten for others."""
+"""Seconds for all that one review waits for. The API server waits five seconds for a pod's review, ten for others."""
 MAX_CLAIMS = 64
-"""ResourceClaims and ResourceClaimTemplates that one review reads; a pod has a handful."""
+"""Limit of ResourceClaims and ResourceClaimTemplates that one review reads; a pod has a handful."""
 CLAIM_SECONDS = 60.0
-"""How long the device classes of a claim or template are remembered. Both are immutable, but may be made anew."""
+"""Seconds for which the device classes of a claim or template are cached. Both are immutable, but may be recreated."""
 SET_SECONDS = 1.0
-"""The same for a set that the watch has not shown: all its cliques are created within a moment."""
+"""Seconds for which a PodCliqueSet is cached that the watch has not shown: its cliques are created within a moment."""
 
 _ReadKey = tuple[Resource[Any], str, str, float]
 
 
 class ThinSet(PodCliqueSet, frozen=True):
-    """A PodCliqueSet. One that is not enrolled has no template: its annotations are immutable."""
+    """A PodCliqueSet as watches hold it.
+
+    A set that is not enrolled has no template, because its annotations are immutable.
+    """
 
     def __post_init__(self) -> None:
         metadata = self.metadata
@@ -159,7 +162,7 @@ def _shared(value: S) -> S:
 
 
 class SingleReads:
-    """Reads by kind, namespace and name. Thread-safe."""
+    """Reads single objects and caches them by kind, namespace and name. Thread-safe."""
 
     def __init__(self, api: Api, clock: Callable[[], float] = time.monotonic) -> None:
         self._api = api
@@ -168,7 +171,7 @@ class SingleReads:
         self._found: LRUCache[_ObjectKey, tuple[float, Any]] = LRUCache(MAX_OBJECTS)
 
     def remembered(self, resource: Resource[T], namespace: str, name: str, seconds: float) -> T | None:
-        """Return an object that was read within the last `seconds`; None if absent."""
+        """Return an object that was read within the last `seconds`; None if it was not."""
         found = self._found.get((resource.plural, namespace, name))
         if found is None or self._clock() >= found[0] + seconds:
             return None
@@ -176,7 +179,7 @@ class SingleReads:
         return value
 
     def get(self, resource: Resource[T], namespace: str, name: str, timeout: float = READ_SECONDS) -> T | None:
-        """Return an object as it is now; None if it does not exist.
+        """Read an object from the API server; None if it does not exist.
 
         Raises:
             ViewUnavailable: the API server does not answer within `timeout`, or too many reads are under way.
@@ -195,10 +198,13 @@ class SingleReads:
 
 
 class ClusterView:
-    """The cluster as all reviews see it; `ReviewView` is the view of one. No method waits for the API server."""
+    """The watched state of the cluster that all reviews share; `ReviewView` adds reads for one review. Never waits."""
 
     def __init__(self, api: Api, reads: Api, namespace: str, clock: Callable[[], float] = time.monotonic) -> None:
-        """`reads` has short timeouts; `namespace` is the ConfigMap's namespace."""
+        """Create the watches. `reads` is an API client with short timeouts.
+
+        `namespace` has the ConfigMap gkm-domains.
+        """
         self.clock = clock
         self.reads = SingleReads(reads, clock)
         self._by_owner: Index[Key, ThinDomain] = Index(_owners, lambda domain: domain.metadata.name)
@@ -245,7 +251,7 @@ class ClusterView:
         return self._domains.get(name, namespace)
 
     def is_channel(self, namespace: str, template: str) -> bool:
-        """Return whether a template belongs to the ComputeDomain with its name, so that it need not be read."""
+        """Return whether a template belongs to the ComputeDomain of the same name, so that it need not be read."""
         found = self._domains.get(template, namespace)
         return found is not None and found.template == template
 
@@ -282,7 +288,7 @@ def _parsed(parse: Callable[[str], T], data: dict[str, str], key: str) -> T | No
 
 
 class ReviewView:
-    """`view.View` of one review, for one thread."""
+    """Implements `view.View` for one review; only one thread may use it."""
 
     def __init__(self, cluster: ClusterView) -> None:
         self._cluster = cluster

@@ -20,7 +20,10 @@ _LARGEST_WEIGHT = 100
 
 
 def add_entries(at: str, values: Mapping[str, str], *, exists: bool) -> Iterator[Operation]:
-    """Yield the operations that add entries to a map of strings, which `exists` or not; `at` is its JSON pointer."""
+    """Yield the JSON patch operations that add entries to a map at the JSON pointer `at`.
+
+    `exists`: the map is there.
+    """
     if values and not exists:
         yield {"op": "add", "path": at, "value": dict(values)}
     elif values:

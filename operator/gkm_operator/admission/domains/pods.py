@@ -19,7 +19,7 @@ _NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9]
 
 
 class PodReview:
-    """Adds the claim of the ComputeDomain that the label names, where GPUs are requested."""
+    """Adds the claim of the ComputeDomain that the pod's label names to containers that request GPUs."""
 
     def __init__(self, view: View, settings: Network) -> None:
         self._view = view
@@ -27,7 +27,7 @@ class PodReview:
         self._gpus = GPURequests(settings)
 
     def decide(self, request: DomainRequest[ReviewedPod]) -> ReviewResponse:
-        """Return the response."""
+        """Return the admission response."""
         pod = request.object
         name = pod.metadata.label(DOMAIN_LABEL)
         if request.operation != "CREATE" or not name:
@@ -61,7 +61,7 @@ class PodReview:
 
 
 def tolerant(classes: DeviceClasses, unread: list[str]) -> DeviceClasses:
-    """Return `classes` for a pod: an unreadable claim has no classes, and the first one adds its warning."""
+    """Return `classes` for a pod: for an unreadable claim it returns no classes, and adds a warning to `unread`."""
 
     def found(claim: PodClaim) -> tuple[str, ...]:
         try:

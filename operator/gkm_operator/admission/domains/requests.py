@@ -26,11 +26,11 @@ _NULL = Raw(b"null")
 
 
 class ObjectInvalid(ValueError):
-    """The object of a request cannot be read; the message names the place."""
+    """The object in a request cannot be decoded; the message names the place."""
 
 
 class PatchedMetadata(MnnvlMetadata, frozen=True):
-    """Metadata with what a patch must know: whether there are labels and annotations, also others than those read."""
+    """Metadata for making a patch: whether there are any labels and annotations, also others than the decoded ones."""
 
     has_labels: bool = False
     has_annotations: bool = False
@@ -116,7 +116,7 @@ class ReviewedPod(Struct, frozen=True):
 
 
 class UserInfo(Struct, frozen=True):
-    """The user of a request (authentication.k8s.io/v1)."""
+    """The user who sent a request (authentication.k8s.io/v1)."""
 
     username: str = ""
     uid: str = ""
@@ -128,7 +128,7 @@ _NO_USER = UserInfo()
 
 
 class Envelope(AdmissionRequest, frozen=True):
-    """A request whose parts are not decoded: they are views of the body, which stays in memory with them."""
+    """A request whose objects are not decoded yet: they refer to the body, which stays in memory."""
 
     object: Raw = _NULL
     old_object: Raw = _NULL
@@ -136,19 +136,19 @@ class Envelope(AdmissionRequest, frozen=True):
 
     @property
     def head(self) -> AdmissionRequest:
-        """Return the request without its parts, which would keep the body in memory."""
+        """Return the request without its objects, so that the body can be freed."""
         return AdmissionRequest(**{name: getattr(self, name) for name in AdmissionRequest.__struct_fields__})
 
 
 class EnvelopeReview(AdmissionReview):
-    """A review whose request keeps its parts undecoded."""
+    """An AdmissionReview whose request has undecoded objects."""
 
     request: Envelope
 
 
 @dataclass(frozen=True, slots=True)
 class DomainRequest(Generic[T]):
-    """A request about an object; `old` is None at its creation, and at its deletion, where `object` is the old one."""
+    """A request with decoded objects; `old` is None for a creation; for a deletion `object` is the deleted object."""
 
     operation: str
     namespace: str
@@ -158,7 +158,7 @@ class DomainRequest(Generic[T]):
 
 
 def open_envelope(body: bytes | bytearray, group: str, kind: str) -> Envelope:
-    """Return the request in an AdmissionReview.
+    """Decode the AdmissionReview in a body, except its objects.
 
     Raises:
         ReviewInvalid: the body is not an AdmissionReview for this kind.
@@ -170,7 +170,7 @@ def open_envelope(body: bytes | bytearray, group: str, kind: str) -> Envelope:
 
 
 def decode(envelope: Envelope, kind: type[T]) -> DomainRequest[T]:
-    """Return the request with its objects.
+    """Decode the objects of a request.
 
     Raises:
         ObjectInvalid: an object is missing or cannot be read.

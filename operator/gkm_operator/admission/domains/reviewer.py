@@ -30,9 +30,9 @@ from gkm_operator.admission.domains.view import TooManyClaims, View, ViewUnavail
 from gkm_operator.admission.review import ADMITTED, AdmissionRequest, ReviewBusy, ReviewResponse, encode
 
 REVIEWED_BYTES = 16 << 20
-"""The bytes of text: three requests of the largest size, and smaller ones."""
+"""Limit of bytes of all requests under review: three of the largest size, and smaller ones."""
 WAIT_SECONDS = 0.5
-"""The API server repeats a request after 503; a thread that waits is lacking elsewhere."""
+"""Seconds that a review waits for other reviews to end; the API server repeats a request after 503."""
 
 _LOG = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -43,9 +43,9 @@ requests of 1.5 MiB (--max-request-bytes); a patch has 32 KiB at most, and manag
 
 
 class ByteBudget:
-    """At most `limit` bytes at a time. A namespace gets no more than it leaves to others: half of it when alone.
+    """Limits the bytes of requests under review. One namespace gets at most half of the free bytes.
 
-    So no number of namespaces takes the last bytes from a usual request, of 20 KB. Thread-safe.
+    So no number of namespaces can take the last bytes from a usual request of 20 KB. Thread-safe.
     """
 
     def __init__(self, limit: int = REVIEWED_BYTES) -> None:
@@ -58,7 +58,7 @@ class ByteBudget:
         """Reserve `size` bytes until the block ends; wait for them for at most `seconds`.
 
         Raises:
-            ReviewBusy: other requests have them for too long.
+            ReviewBusy: other requests use the bytes for too long.
         """
         with self._released:
             if not self._released.wait_for(lambda: self._fits(namespace, size), min(seconds, WAIT_SECONDS)):
@@ -80,10 +80,10 @@ class ByteBudget:
 
 
 class Decision(Protocol[T]):
-    """Decides about one request."""
+    """Decides about one admission request."""
 
     def decide(self, request: DomainRequest[T]) -> ReviewResponse:
-        """Return the response.
+        """Return the admission response.
 
         Raises:
             ViewUnavailable: the cluster cannot be read.
@@ -171,7 +171,7 @@ class WorkloadReviewer(Generic[T]):
 
 
 def reviewers(view: ClusterView, settings: Network, budget: ByteBudget) -> Mapping[str, WorkloadReviewer[Any]]:
-    """Return the reviewers by path (deploy/components/domains/webhooks.yaml)."""
+    """Return the reviewer for each URL path (deploy/components/domains/webhooks.yaml)."""
 
     def grove_reviewer(kind: str, object_type: type[T], review: Callable[..., Decision[T]]) -> WorkloadReviewer[T]:
         decide = partial(review, settings=settings)

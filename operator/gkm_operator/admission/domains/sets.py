@@ -1,7 +1,7 @@
-"""Decisions about PodCliqueSets: the annotation that enrolls one by default, and what is refused or warned of.
+"""Decide about PodCliqueSets: add the default annotation that enrolls them, refuse invalid ones, and warn.
 
-gkm_operator.mnnvl has the rules. The needs of a set are compared with the free nodes of the cluster: each pod
-of a domain takes a whole node, because a node has one IMEX channel. The result is a warning, and must never become a
+gkm_operator.mnnvl has the rules. The needs of a set are compared with the free nodes of the cluster: each pod of a
+domain takes a whole node, because a node has one IMEX channel. The result is a warning, and must never become a
 refusal: free nodes change at any moment.
 """
 
@@ -27,7 +27,7 @@ from gkm_operator.mnnvl.required import domain_name, limit_problem
 
 _SHOWN_PRODUCTS = 4
 _PARTIAL = "mig-"
-"""Start of the resource names of NVIDIA's device plugin for a part of a GPU."""
+"""Prefix of the resource names of NVIDIA's device plugin for parts of GPUs (MIG)."""
 _WHOLE = re.compile(r"[0-9]{1,6}", re.ASCII)
 
 
@@ -39,7 +39,7 @@ class SetDefaults:
         self._gpus = GPURequests(settings)
 
     def decide(self, request: DomainRequest[ReviewedSet]) -> ReviewResponse:
-        """Return the response; raise ViewUnavailable if a claim cannot be read."""
+        """Return the admission response; raise ViewUnavailable if a claim cannot be read."""
         found = request.object
         # Where Grove itself manages domains, its own webhook enrolls sets.
         if found.metadata.terminating or self._view.grove_manages_domains:
@@ -53,7 +53,7 @@ class SetDefaults:
 
 
 class SetValidation:
-    """Refuses invalid annotations and changes of them, and sets that require too many domains; warns of the rest."""
+    """Refuses invalid or changed annotations and sets with too many domains; warns about other problems."""
 
     def __init__(self, view: View, settings: Network) -> None:
         self._view = view
@@ -61,7 +61,7 @@ class SetValidation:
         self._gpus = GPURequests(settings)
 
     def decide(self, request: DomainRequest[ReviewedSet]) -> ReviewResponse:
-        """Return the response; raise TooManyClaims if a new set has them."""
+        """Return the admission response; raise TooManyClaims if a new set names too many claims."""
         new, old = request.object, request.old
         if new.metadata.terminating:
             return ADMITTED
@@ -110,7 +110,7 @@ class SetValidation:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """The needs of the domains of one group of a set: `nodes` whole nodes in one clique for each of `domains` domains.
+    """What the domains of one group need: `nodes` whole nodes in one clique, for each of `domains` domains.
 
     `gpus` has the GPUs of one pod of each clique template; 0 if resources do not show it.
     """
@@ -122,7 +122,7 @@ class Need:
 
 
 def needs(pod_clique_set: PodCliqueSet, gpus: GPURequests, classes: DeviceClasses) -> list[Need]:
-    """Return the needs of all groups of a set, in the order of their names."""
+    """Return what the domains of each group of a set need, sorted by group."""
     members: dict[str, list[tuple[CliqueTemplate, int]]] = {}
     with_gpus = gpus.cliques(pod_clique_set, classes)
     for clique, scaling_group in pod_clique_set.memberships():
@@ -144,7 +144,7 @@ def needs(pod_clique_set: PodCliqueSet, gpus: GPURequests, classes: DeviceClasse
 def warnings(
     wanted: Iterable[Need], before: Iterable[Need], capacity: DomainCapacity, *, one_clique: bool
 ) -> Iterator[str]:
-    """Yield what may prevent a set from getting its domains.
+    """Yield warnings about what may prevent a set from getting its domains.
 
     `before` are the needs of the same set before an update: their nodes are taken already. `one_clique` means that an
     affinity holds the pods of a domain in one clique.

@@ -1,4 +1,4 @@
-"""The part of the cluster that a review reads, as a Protocol; `cluster_view.ReviewView` implements it."""
+"""A Protocol for the part of the cluster that a review reads; `cluster_view.ReviewView` implements it."""
 
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
@@ -14,15 +14,15 @@ T = TypeVar("T")
 
 
 class ViewUnavailable(Exception):
-    """The cluster cannot be read now; the message tells why, and a later retry can succeed."""
+    """The cluster cannot be read now; the message tells why, and a retry can succeed."""
 
 
 class TooManyClaims(ViewUnavailable):
-    """The object names more claims than one review reads; the message tells what to do, and no retry succeeds."""
+    """The object names more claims than a review may read; the message tells what to do, and a retry cannot succeed."""
 
 
 class View(Protocol):
-    """The cluster, for one review."""
+    """What one review can read of the cluster."""
 
     @property
     def grove_manages_domains(self) -> bool | None:
@@ -30,7 +30,7 @@ class View(Protocol):
 
     @property
     def capacity(self) -> DomainCapacity | None:
-        """Return the capacity for domains; None while that is unknown."""
+        """Return the free nodes for ComputeDomains; None while they are unknown."""
 
     def pod_clique_set(self, namespace: str, name: str, uid: str = "", *, again: bool = False) -> PodCliqueSet | None:
         """Return a set as last observed; None if it does not exist.
@@ -42,25 +42,25 @@ class View(Protocol):
         """
 
     def domains_of(self, pod_clique_set: PodCliqueSet) -> Sequence[ComputeDomain]:
-        """Return the ComputeDomains that a set owns, as last observed.
+        """Return the ComputeDomains that a PodCliqueSet owns, as last observed.
 
         Raises:
-            ViewUnavailable: the first list is not complete.
+            ViewUnavailable: ComputeDomains are not listed yet.
         """
 
     def compute_domain(self, namespace: str, name: str) -> ComputeDomain | None:
         """Return a ComputeDomain as last observed; None if it does not exist. Raises as `domains_of` does."""
 
     def object(self, resource: Resource[T], namespace: str, name: str, seconds: float) -> T | None:
-        """Return any object that was read within the last `seconds`; None if it does not exist.
+        """Return an object, at most `seconds` old; None if it does not exist.
 
         Raises:
             ViewUnavailable: the API server does not answer.
         """
 
     def device_classes(self, namespace: str, *, strict: bool = False) -> DeviceClasses:
-        """Return the function that returns the device classes of a claim, for one review.
+        """Return a function that returns the device classes of a claim; use it for one review only.
 
-        It raises ViewUnavailable if the API server does not answer, TooManyClaims if it was called for too many
-        claims. A claim that does not exist has no classes, and also raises ViewUnavailable if `strict`.
+        It raises ViewUnavailable if the API server does not answer, TooManyClaims if it was called for too many claims.
+        A claim that does not exist has no classes, and also raises ViewUnavailable if `strict`.
         """

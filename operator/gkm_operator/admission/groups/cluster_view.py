@@ -1,4 +1,4 @@
-"""The cluster as these reviews see it: GroupTemplates and Pools from watches, and what only the API server knows.
+"""Read the cluster for reviews of group templates: GroupTemplates and Pools from watches, other facts by requests.
 
 A watch may lag, so a missing object is read from the API server again, and the pools of a template always. An object
 that is being deleted is missing: the finalizer of another controller may hold it forever.
@@ -31,14 +31,14 @@ T = TypeVar("T", ReviewedPool, ReviewedTemplate)
 
 _REFUSED = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY})
 _MISSING = "FieldValueRequired"
-"""The cause of a missing field (metav1.CauseType)."""
+"""The cause for a missing field in an API error (metav1.CauseType)."""
 
 
 class ObservedTemplates:
-    """`view.Templates` of an API server."""
+    """Implements `view.Templates` with watches."""
 
     def __init__(self, api: Api, reads: Api) -> None:
-        """`reads` has short timeouts."""
+        """Create the watches. `reads` is an API client with short timeouts."""
         self._reads = reads
         self._templates = Reflector(api, TEMPLATES, lambda _old, _new: None)
         self._pools = Reflector(api, POOLS, lambda _old, _new: None)
@@ -87,7 +87,7 @@ class ObservedTemplates:
 
 
 class AccessStatus(Struct, frozen=True):
-    """The answer of the authorizer."""
+    """The answer of the API server's authorizer."""
 
     allowed: bool = False
 
@@ -104,17 +104,20 @@ ACCESS_REVIEWS: Resource[AccessReview] = Resource(
 
 
 class CheckingApi(Api, Protocol):
-    """The API with a check that makes no change; `gkm.kube.client.HttpApi` implements it."""
+    """An API client that can check the creation of an object without storing it.
+
+    Gkm.kube.client.HttpApi implements it.
+    """
 
     def dry_run(self, resource: Resource[Any], value: Json) -> None:
-        """Let the server check the creation of an object; raise ApiError."""
+        """Ask the server to check the creation of an object; raise ApiError if it refuses."""
 
 
 class ApiChecks:
-    """`view.ClusterChecks` of an API server."""
+    """Implements `view.ClusterChecks` with requests to the API server."""
 
     def __init__(self, api: CheckingApi) -> None:
-        """`api` has short timeouts."""
+        """Keep the API client `api`, which has short timeouts."""
         self._api = api
         self._discovery = Discovery(api)
 

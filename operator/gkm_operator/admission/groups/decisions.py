@@ -51,10 +51,10 @@ from gkm_operator.mnnvl.injection import GROUP_CLAIM, ChannelClaim, inject_into
 _SHOWN_POOLS = 5
 
 DRY_RUN_SECONDS = 3.0
-"""No dry run of a review begins later; the review has 5 seconds, and a pool up to 64 objects."""
+"""Seconds of a review after which no dry run begins. A review has 5 seconds, and a pool up to 64 objects."""
 
 GROUP_SECONDS = 1.0
-"""How long a TaskGroup is remembered: all its pods are created within a moment."""
+"""Seconds for which a TaskGroup is cached: all its pods are created within a moment."""
 
 
 class TemplateReview:
@@ -64,7 +64,7 @@ class TemplateReview:
         self._partners = partners
 
     def decide(self, request: DomainRequest[ReviewedTemplate]) -> ReviewResponse:
-        """Return the response; raise ViewUnavailable if the cluster cannot be read."""
+        """Return the admission response; raise ViewUnavailable if the cluster cannot be read."""
         template = request.object
         planned, renderer, settings = template.planned, self._partners.renderer, self._partners.settings
         try:
@@ -120,7 +120,7 @@ class TemplateDeletion:
         self._templates = templates
 
     def decide(self, request: DomainRequest[ReviewedIdentity]) -> ReviewResponse:
-        """Return the response; raise ViewUnavailable if the pools cannot be read."""
+        """Return the admission response; raise ViewUnavailable if the pools cannot be read."""
         metadata = request.object.metadata
         pools = sorted(pool.metadata.name for pool in self._templates.pools_of(metadata.name))
         if metadata.terminating or not pools:
@@ -139,7 +139,7 @@ class PoolReview:
         self._clock = clock
 
     def decide(self, request: DomainRequest[ReviewedPool]) -> ReviewResponse:
-        """Return the response; raise ViewUnavailable if the cluster cannot be read."""
+        """Return the admission response; raise ViewUnavailable if the cluster cannot be read."""
         pool, until = request.object, self._clock() + DRY_RUN_SECONDS
         try:
             objects = merged_objects(templates_of(pool, self._partners.templates))
@@ -169,11 +169,11 @@ class PoolReview:
 
 
 def templates_of(pool: ReviewedPool, templates: Templates) -> list[PoolTemplate]:
-    """Return the templates of a pool in its order.
+    """Return the templates that a pool names, in the same order.
 
     Raises:
-        TemplateInvalid: some do not exist, or are being deleted.
-        ViewUnavailable: they cannot be read.
+        TemplateInvalid: a template does not exist, or is being deleted.
+        ViewUnavailable: the templates cannot be read.
     """
     found = [(name, templates.template(name)) for name in pool.spec.common_group_templates]
     if missing := sorted({quoted(name) for name, template in found if template is None}):
@@ -189,7 +189,7 @@ class TaskGroupReview:
         self._partners = partners
 
     def decide(self, request: DomainRequest[ReviewedGroup]) -> ReviewResponse:
-        """Return the response; raise ViewUnavailable if the cluster cannot be read."""
+        """Return the admission response; raise ViewUnavailable if the cluster cannot be read."""
         group = request.object.group
         if request.operation != "CREATE":
             return ADMITTED
@@ -230,7 +230,7 @@ class TaskPodReview:
         self._gpus = GPURequests(settings)
 
     def decide(self, request: DomainRequest[ReviewedTaskPod]) -> ReviewResponse:
-        """Return the response; raise ViewUnavailable if the group cannot be read."""
+        """Return the admission response; raise ViewUnavailable if the group cannot be read."""
         pod = request.object
         name = pod.label(GROUP_LABEL)
         if request.operation != "CREATE" or not name:

@@ -25,7 +25,7 @@ from gkm.templates.values import Json
 from msgspec import Meta, Raw, Struct, field, structs
 
 MAX_TEXT = MAX_GROUP_BYTES
-"""Templates and manifests have 128 KiB at most, but the API server writes `<` and `&` in six bytes."""
+"""Limit of bytes of a template or manifest: the API server allows 128 KiB, and may write `<` and `&` in six bytes."""
 _NULL = Raw(b"null")
 _ENDED = ENDED | {"Ending"}
 
@@ -43,7 +43,10 @@ class ClusterWideMetadata(Struct, frozen=True, rename="camel"):
 
 
 class ReviewedIdentity(Struct, frozen=True):
-    """An object that is deleted: a broken one must be deletable too."""
+    """The name of an object that is being deleted.
+
+    Its other fields are not decoded, so that broken objects can be deleted.
+    """
 
     metadata: ClusterWideMetadata
 
@@ -56,13 +59,13 @@ class ReviewedTemplateSpec(Struct, frozen=True, rename="camel"):
     nvlink_test: NVLinkTest | None = field(default=None, name="nvlinkTest")
 
     def __post_init__(self) -> None:
-        """Refuse a template that would take much memory or is no object, and release the text around it."""
+        """Refuse a template that is no object or would take much memory; keep a copy so that the body can be freed."""
         structs.force_setattr(self, "template", _bounded(self.template))
         _decoded(self.template)
 
     @property
     def object(self) -> Json:
-        """Return the template, decoded anew: a caller may change it."""
+        """Return the decoded template; each call decodes it again, because callers may change it."""
         return _decoded(self.template)
 
 
@@ -74,7 +77,7 @@ class ReviewedTemplate(Struct, frozen=True):
 
     @property
     def planned(self) -> PoolTemplate:
-        """Return it for planning, decoded anew."""
+        """Return the template in the form for planning."""
         return PoolTemplate(self.metadata.name, self.spec.object, self.spec.validation, self.spec.nvlink_test)
 
 
@@ -105,7 +108,7 @@ class PlannedObject(Struct, frozen=True, rename="camel"):
     manifest: Raw = _NULL
 
     def __post_init__(self) -> None:
-        """Drop the manifests that are not read, and release the text around the others."""
+        """Drop manifests that are not needed, and keep copies of the others so that the body can be freed."""
         group = self.api_version.rpartition("/")[0]
         is_domain = (group, self.kind) == (computedomains.GROUP, computedomains.KIND)
         structs.force_setattr(self, "manifest", _bounded(self.manifest) if is_domain else _NULL)
@@ -119,23 +122,23 @@ class ObservedStatus(Struct, frozen=True):
 
 
 class ObservedGroup(Struct, frozen=True):
-    """The data of a TaskGroup that its pods need."""
+    """The fields of a TaskGroup that the review of its pods needs."""
 
     status: ObservedStatus = ObservedStatus()
 
     @property
     def planned(self) -> bool:
-        """Return whether its status names all its objects."""
+        """Return whether the group's status names all its objects."""
         return bool(self.status.objects) or self.status.phase != "Pending"
 
     @property
     def ended(self) -> bool:
-        """Return whether its objects are deleted, or will be."""
+        """Return whether the group's objects are deleted or being deleted."""
         return bool(self.status.objects) and self.status.phase in _ENDED
 
     @property
     def claim_template(self) -> str:
-        """Return the name of the ResourceClaimTemplate of its ComputeDomain; "" if absent."""
+        """Return the name of the ResourceClaimTemplate of the group's ComputeDomain; "" if absent."""
         manifests = [each.manifest for each in self.status.objects if bytes(each.manifest) != b"null"]
         return claim_template_of([_decoded(manifest) for manifest in manifests]) or ""
 

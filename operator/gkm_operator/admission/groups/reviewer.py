@@ -32,28 +32,28 @@ from gkm_operator.admission.singleflight import NotInTime, Overloaded, SingleFli
 T = TypeVar("T")
 
 SECONDS = 5.0
-"""For one decision with all its reads, its rendering and its dry runs. The API server waits ten."""
+"""Seconds for one decision with all its reads, rendering and dry runs. The API server waits ten."""
 OFF = (
     "taskGroups.enabled is off in the configuration of GKM: the object is stored, and GKM ignores it until an "
     "administrator sets taskGroups.enabled to true"
 )
 THREADS, WAITING = 8, 64
-"""Decisions at one time, a fourth of them for one namespace or user, and requests that wait for one."""
+"""Number of concurrent decisions (one namespace or user gets a quarter), and of requests that wait for one."""
 
 
 class InTime(Generic[T]):
-    """A decision that ends in time; equal requests get the same one, which is made once. Thread-safe."""
+    """Limits the time of decisions; equal concurrent requests share one decision. Thread-safe."""
 
     def __init__(self, decision: Decision[T], flights: SingleFlight[ReviewResponse]) -> None:
         self._decision = decision
         self._flights = flights
 
     def decide(self, request: DomainRequest[T]) -> ReviewResponse:
-        """Return the response.
+        """Return the admission response.
 
         Raises:
-            ViewUnavailable: it is not decided in time, or what it needs does not answer.
-            ReviewBusy: too many others wait.
+            ViewUnavailable: the decision takes too long, or the API server does not answer.
+            ReviewBusy: too many requests wait.
         """
         digest = hashlib.sha256(msgspec.json.encode(request)).digest()
         owner = request.namespace or request.user.username
@@ -68,13 +68,13 @@ class InTime(Generic[T]):
 
 
 class SwitchedOff(Generic[T]):
-    """A decision while the feature is off: each admission gets a warning. Thread-safe."""
+    """Wraps a decision while group templates are switched off: each admission gets a warning. Thread-safe."""
 
     def __init__(self, decision: Decision[T]) -> None:
         self._decision = decision
 
     def decide(self, request: DomainRequest[T]) -> ReviewResponse:
-        """Return the response; raise as the decision does."""
+        """Return the admission response with the warning; raises as the wrapped decision does."""
         response = self._decision.decide(request)
         return structs.replace(response, warnings=(*response.warnings, OFF)) if response.allowed else response
 
@@ -82,7 +82,7 @@ class SwitchedOff(Generic[T]):
 def reviewers(
     view: ClusterView, partners: Partners, network: Network, budget: ByteBudget
 ) -> Mapping[str, WorkloadReviewer[Any]]:
-    """Return the reviewers by path (deploy/components/task-groups/webhooks.yaml)."""
+    """Return the reviewer for each URL path (deploy/components/task-groups/webhooks.yaml)."""
     flights: SingleFlight[ReviewResponse] = SingleFlight(THREADS, SECONDS, WAITING)
 
     def reviewer(kind: str, object_type: type[T], decision: Decision[T]) -> WorkloadReviewer[T]:

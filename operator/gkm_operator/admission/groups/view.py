@@ -1,4 +1,4 @@
-"""The needs of the reviews: Protocols, which `cluster_view` implements, and all of it in one."""
+"""Protocols for what reviews of group templates read; `cluster_view` implements them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from gkm_operator.admission.groups.objects import ReviewedPool, ReviewedTemplate
 
 
 class Templates(Protocol):
-    """The GroupTemplates and Pools. Thread-safe; every method raises ViewUnavailable if they cannot be read."""
+    """Reads GroupTemplates and Pools. Thread-safe; every method raises ViewUnavailable if they cannot be read."""
 
     def template(self, name: str) -> ReviewedTemplate | None:
         """Return a GroupTemplate; None if it does not exist, or is being deleted."""
@@ -27,7 +27,7 @@ class Templates(Protocol):
 
 
 class ObjectRefused(Exception):
-    """The API server would refuse an object; `incomplete` if fields are missing that another template may add."""
+    """The API server would refuse an object; `incomplete`: it lacks fields that another template may add."""
 
     def __init__(self, message: str, *, incomplete: bool) -> None:
         super().__init__(message)
@@ -35,7 +35,7 @@ class ObjectRefused(Exception):
 
 
 class ClusterChecks(Protocol):
-    """The checks that only the API server can do. Thread-safe."""
+    """Checks that only the API server can make. Thread-safe."""
 
     def served(self, value: Json) -> Resource[Json] | None:
         """Return the resource of an object; None if its kind is not installed. Raise ViewUnavailable."""
@@ -44,7 +44,7 @@ class ClusterChecks(Protocol):
         """Return whether a user may create objects of a kind in all namespaces. Raise ViewUnavailable."""
 
     def dry_run(self, resource: Resource[Json], value: Json) -> str:
-        """Try to create a namespaced object; return why that could not be tried, or "".
+        """Ask the API server whether it would create an object; return why that could not be checked, "" if it could.
 
         Raises:
             ObjectRefused: the API server refuses it.
@@ -53,7 +53,7 @@ class ClusterChecks(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Partners:
-    """The sources for decisions about templates, pools and groups. Thread-safe."""
+    """All that decisions about templates, pools and groups read. Thread-safe."""
 
     templates: Templates
     cluster: ClusterChecks

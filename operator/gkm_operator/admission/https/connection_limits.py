@@ -1,8 +1,8 @@
-"""Limits on clients: connections, bytes of requests, large bodies in memory, and warnings about them.
+"""Limit what clients can use: connections, bytes of requests, large bodies in memory, and log lines.
 
 Every client is treated as hostile. An honest API server sends a request within milliseconds, so among the clients with
-an unfinished request it never has been sending longest, and never holds the most bytes. Its idle
-connections go only when no client is slow: a request that it sends while its connection is closed is lost.
+an unfinished request it never has been sending longest, and never holds the most bytes. Its idle connections go only
+when no client is slow: a request that it sends while its connection is closed is lost.
 
 Large bodies beyond a few stay unread, in the buffers of their senders. A body counts from the start of reading until it
 is decoded, because decoding needs up to four times its bytes. A slow sender is evicted as soon as another one waits: an
@@ -22,11 +22,11 @@ from gkm.hoststate.logs import fields
 from gkm.hoststate.pacing import Clock, MinimumInterval
 
 SLOW_SECONDS = 1.0
-"""How long a session may be active before it is evicted in place of an idle one."""
+"""Seconds after which an active session is evicted before an idle one."""
 
 LIMIT = 4
 LARGE_SECONDS = 1.0
-"""How long a large body may take to arrive while others wait."""
+"""Seconds that a large body may take to arrive while others wait."""
 
 WAIT_SECONDS = 2.0
 
@@ -34,18 +34,18 @@ SECONDS = 10.0
 
 
 class SessionStage(IntEnum):
-    """The activity of a session, in the order of eviction; a slow active session comes first."""
+    """What a session is doing, in the order of eviction; a slow active session is evicted first."""
 
     IDLE = 0
-    """Between two requests."""
+    """Waiting between two requests."""
     ACTIVE = 1
-    """Performs the handshake, sends a request, or receives a response."""
+    """Performing the handshake, sending a request, or receiving a response."""
     IN_REVIEW = 2
     """Its request is complete: the session is never evicted, and the thread pool bounds how many there are."""
 
 
 class EvictableClient(Protocol):
-    """The owner of a connection slot."""
+    """A client session that can be evicted."""
 
     def has_pending_data(self) -> bool:
         """Return whether received data has not been read yet."""
@@ -56,26 +56,26 @@ class EvictableClient(Protocol):
 
 @dataclass(eq=False, slots=True)
 class ConnectionSlot:
-    """The slot of one client. `since` is the start of its present stage, in seconds of the caller's clock."""
+    """The slot of one client connection. `since` is the start of its present stage, in seconds."""
 
     client: EvictableClient
     since: float
     stage: SessionStage = SessionStage.ACTIVE
     size: int = 0
-    """Bytes of its request in memory."""
+    """Bytes of the session's request in memory."""
 
     def enter(self, stage: SessionStage, now: float) -> None:
-        """Record the start of a stage."""
+        """Record that the session enters a stage."""
         self.stage, self.since = stage, now
 
 
 class ConnectionLimiter:
-    """At most `limit` slots, and at most `max_bytes` of request data in all of them. For one thread."""
+    """Limits connections to `limit` slots, and their requests to `max_bytes` in total. Not thread-safe."""
 
     def __init__(
         self, limit: int, max_bytes: int, on_release: Callable[[ConnectionSlot], None] = lambda _: None
     ) -> None:
-        """`on_release` is called when the bytes of a slot are released."""
+        """Create the limiter; `on_release` is called when the bytes of a slot are freed."""
         self._limit = limit
         self._max_bytes = max_bytes
         self._slots: dict[ConnectionSlot, None] = {}
@@ -83,7 +83,7 @@ class ConnectionLimiter:
         self.size = 0
 
     def acquire(self, client: EvictableClient, now: float) -> ConnectionSlot | None:
-        """Return a slot; evict another session when none is free. None when all sessions are in review."""
+        """Return a slot; evict a session if all slots are taken. None if all sessions are being reviewed."""
         if len(self._slots) >= self._limit:
             evictable = self._find_evictable(now)
             if evictable is None:
@@ -99,7 +99,10 @@ class ConnectionLimiter:
         self.release_bytes(slot)
 
     def reserve_bytes(self, slot: ConnectionSlot, size: int) -> bool:
-        """Reserve `size` more bytes for a slot, evicting the largest others; False when it is the largest itself."""
+        """Reserve `size` more bytes for a slot, evicting larger requests.
+
+        Return False if this request is the largest.
+        """
         if slot not in self._slots:
             return False
         slot.size += size
@@ -147,10 +150,10 @@ class ConnectionLimiter:
 
 
 class LargeBodies:
-    """The slots that hold a large body, at most `limit`, while others wait in turn. For one event loop."""
+    """Limits the number of slots that hold a large body; others wait in turn. For one event loop."""
 
     def __init__(self, limit: int, evict: Callable[[ConnectionSlot], None]) -> None:
-        """`evict` ends the session of a slot and calls `leave`."""
+        """Create the limit; `evict` ends the session of a slot and calls `leave`."""
         self._limit = limit
         self._evict = evict
         self._free = asyncio.Semaphore(limit)
@@ -158,7 +161,7 @@ class LargeBodies:
         self._waiting: set[ConnectionSlot] = set()
 
     async def enter(self, slot: ConnectionSlot) -> bool:
-        """Wait until this slot may hold a large body; return False when it may not within WAIT_SECONDS."""
+        """Wait until this slot may hold a large body; return False after WAIT_SECONDS."""
         loop = asyncio.get_running_loop()
         self._waiting.add(slot)
         try:
@@ -192,7 +195,7 @@ class LargeBodies:
 
 
 class ThrottledLog:
-    """Logs an event at most once in `SECONDS`, with the number of suppressed repetitions. For one thread.
+    """Logs each event at most once in `SECONDS`, with the number of suppressed lines. Not thread-safe.
 
     Events are constants of this package, so there are few.
     """
@@ -203,7 +206,7 @@ class ThrottledLog:
         self._suppressed: Counter[str] = Counter()
 
     def warning(self, event: str, **details: object) -> None:
-        """Log an event with its fields."""
+        """Log an event with its fields, unless it was logged a moment ago."""
         if not self._interval.has_passed(event):
             self._suppressed[event] += 1
             return

@@ -38,31 +38,30 @@ from gkm_operator.admission.review import ReviewBusy, ReviewInvalid
 _LOG = logging.getLogger(__name__)
 
 THREADS = 72
-"""More than may wait for a registry at once (validator.WAITING), so a request that needs no registry finds a thread."""
+"""Number of review threads: more than can wait for registries (validator.WAITING), so other requests find a thread."""
 
 WAITING = 128
-"""How many whole requests wait for a thread. Requests that need no registry take a millisecond each."""
+"""Limit of complete requests that wait for a thread."""
 
 CONNECTIONS = 256
 """More than are in review or wait for a thread, so the limiter can always evict one; some 50 KiB each. A kube-apiserver
 keeps 25 idle ones (client-go, transport/cache.go)."""
 
 MAX_HELD_BYTES = 32 << 20
-"""All requests together that are being read or wait for a thread."""
+"""Limit of bytes of all requests that are being read or wait for a thread."""
 
 REVIEW_SECONDS = 9.0
 """Our webhooks have timeoutSeconds 10: the API server ignores a later answer. A review that has not begun by then is
 dropped."""
 
 RECEIVE_BYTES = 32 << 10
-"""Receive buffer of each socket; the kernel doubles it for its own bookkeeping (socket(7))."""
+"""Size in bytes of the receive buffer of each socket; the kernel doubles it (socket(7))."""
 
 CLOSE_SECONDS = 5.0
 
 HEARTBEAT_SECONDS = 1.0
 HUNG_SECONDS = 10.0
-"""The event loop is hung when it has not run its heartbeat for this long. The API server waits for 10 seconds,
-and no step of the loop takes longer than some milliseconds."""
+"""Seconds without a heartbeat after which the event loop counts as hung. The API server waits for 10 seconds."""
 
 _BACKLOG = 512
 _FULL_SECONDS = 0.1
@@ -75,7 +74,7 @@ _END_SECONDS = 1.0
 
 
 class Reviewer(Protocol):
-    """Reviews the requests of one path, in several threads at once, within the webhook's timeout."""
+    """Return the AdmissionReview with the response to a request."""
 
     def review(self, take: Callable[[], bytes | bytearray], decoded: Callable[[], object]) -> bytes:
         """Return the AdmissionReview that responds to a body.
@@ -90,7 +89,7 @@ class Reviewer(Protocol):
 
 
 class AdmissionServer:
-    """Serves reviewers by path, /healthz and /readyz over TLS until `close`. /readyz reports whether `ready` is set."""
+    """The HTTPS server of the webhook, with /healthz and /readyz. /readyz reports whether `ready` is set."""
 
     def __init__(
         self, reviewers: Mapping[str, Reviewer], address: tuple[str, int], certificate: Path, key: Path
@@ -127,7 +126,7 @@ class AdmissionServer:
         self._large.leave(slot)
 
     def start(self) -> None:
-        """Listen, and serve in threads. The caller sets `ready`.
+        """Listen, and serve in threads. The caller sets `ready` when requests can be answered.
 
         Raises:
             OSError: the address is in use, or does not belong to this machine.
@@ -258,7 +257,7 @@ def _review_in_thread(reviewer: Reviewer, http_request: HttpRequest, decoded: Ca
 
 
 class ServerCertificate:
-    """Certificate and key of a server, from two PEM files.
+    """The certificate and key of a server, loaded again when the PEM files change.
 
     Changed files are loaded with the next connection. While the two files do not match each other, the server keeps
     using the previous pair.
@@ -307,7 +306,7 @@ class ServerCertificate:
 
 
 class PoolFull(Exception):
-    """The queue of waiting tasks is full."""
+    """Too many tasks wait for a thread."""
 
 
 class ThreadPool:
@@ -326,7 +325,7 @@ class ThreadPool:
             thread.start()
 
     def run(self, work: Callable[[], T]) -> Future[T]:
-        """Return the future of the result; a future cancelled before its task starts drops the task.
+        """Run `work` in a thread and return a future for its result; cancelling the future drops a waiting task.
 
         Raises:
             PoolFull: the queue is full.

@@ -30,7 +30,7 @@ from gkm_operator.admission.https.connection_limits import (
 T = TypeVar("T")
 
 CHUNK = 16 << 10
-"""The most that one TLS record holds (RFC 8446, section 5.1), so the most that one read returns."""
+"""Bytes that one read returns at most: one TLS record (RFC 8446, section 5.1)."""
 
 FEED_BYTES = 4 << 10
 """Bytes given to TLS in one step of the event loop. OpenSSL reads on while input contains no application data: when it
@@ -38,7 +38,7 @@ read the socket itself, clients that sent only KeyUpdates (27 bytes, RFC 8446, s
 a minute."""
 
 _MAX_DISCARDED = 16 << 20
-"""Four times the largest body: bounds how much a client may send after the last response."""
+"""Limit of bytes that a client may send after the last response: four times the largest body."""
 
 MAX_BODY_BYTES = 4 << 20
 """An AdmissionReview contains the object twice, and etcd rejects objects above 1.5 MB, managedFields included."""
@@ -48,26 +48,24 @@ MAX_HEADER_BYTES = 16 << 10
 meanwhile."""
 
 LARGE_BYTES = 256 << 10
-"""Size from which a body is large. A review contains the object of a cache twice, with some 10 KiB each."""
+"""Bytes from which a body counts as large. A review of a cache contains the object twice, with some 10 KiB each."""
 
 SPARE = 8
-"""A growing bytearray over-allocates by one eighth (bytearrayobject.c)."""
+"""Factor for the memory of a growing bytearray, which over-allocates by one eighth (bytearrayobject.c)."""
 
 RETRY_SECONDS = 1
-"""An API server honors Retry-After, for a POST too, until its timeout (client-go, rest/with_retry.go)."""
+"""Seconds in the Retry-After header; an API server honors it until its timeout (client-go, rest/with_retry.go)."""
 
 _LOG = logging.getLogger(__name__)
 
 READ_SECONDS = 5.0
-"""For a whole request, from its first byte; for the first request from the accept, handshake included. An API server
-takes milliseconds, and waits ten seconds for the response."""
+"""Seconds for a whole request from its first byte; for the first request from the connection's start."""
 
 WRITE_SECONDS = 5.0
 SHUTDOWN_SECONDS = 2.0
 
 IDLE_SECONDS = 120.0
-"""Between two requests. More than the 90 after which Go's client closes an idle connection itself: a request that
-crosses our close on the wire is lost, because Go does not repeat a POST."""
+"""Seconds that a connection may be idle between two requests; longer than the 90 after which Go's client closes it."""
 
 
 class Connection:
@@ -156,20 +154,20 @@ async def _without_future(operation: Awaitable[T]) -> T:
 
 @dataclass(slots=True)
 class HttpRequest:
-    """A whole request. `path` excludes the query: an API server puts its timeout there."""
+    """A complete HTTP request. `path` has no query; an API server puts its timeout there."""
 
     method: str
     path: str
     body: bytes | bytearray
 
     def take(self) -> bytes | bytearray:
-        """Return the body and drop it from the request, so that a slow registry does not keep it in memory."""
+        """Return the body and remove it from the request, so that it can be freed while a registry is slow."""
         body, self.body = self.body, b""
         return body
 
 
 class BadRequest(Exception):
-    """The request cannot be read to its end; `response` is the last one on this connection."""
+    """The request cannot be read completely; `response` is sent as the last response on the connection."""
 
     def __init__(self, status: HTTPStatus, reason: str) -> None:
         super().__init__(reason)
@@ -230,7 +228,7 @@ class HttpConnection:
         return HttpRequest(event.method.decode(), path.decode("ascii", "replace"), body)
 
     def discard(self) -> None:
-        """Drop the input of the current request. No read may follow."""
+        """Discard the input of the current request; nothing more is read after it."""
         self._body.clear()
 
     async def write(self, response: Page, *, is_last: bool) -> None:
@@ -284,7 +282,7 @@ def _length(request: h11.Request) -> int:
 
 @dataclass(frozen=True, slots=True)
 class SessionContext:
-    """The objects that all sessions share. Once `closing` is set, the next response of each session is its last."""
+    """Objects that all sessions share. Once `closing` is set, each session sends one more response at most."""
 
     limiter: ConnectionLimiter
     large: LargeBodies
@@ -294,7 +292,7 @@ class SessionContext:
 
 
 class HttpSession:
-    """A client's session and its memory. Ends by itself, or by `evict`."""
+    """The session of one client. It ends by itself, or by `evict`."""
 
     def __init__(self, connection: Connection, peer: str, shared: SessionContext) -> None:
         self._connection = connection
@@ -305,7 +303,7 @@ class HttpSession:
         self._shutting_down = False
 
     def start(self) -> asyncio.Task[None] | None:
-        """Acquire a slot and start the session; None when no slot is free."""
+        """Take a slot and start the session; return None if no slot is free."""
         slot = self._shared.limiter.acquire(self, _now())
         if slot is None:
             self._connection.close()
@@ -316,7 +314,7 @@ class HttpSession:
         return self._task
 
     def has_pending_data(self) -> bool:
-        """Return whether received data will still be read; after the last response, the answer is False."""
+        """Return whether received data will still be read; False after the last response."""
         return not self._shutting_down and self._connection.has_pending_data()
 
     def evict(self) -> None:

@@ -1,4 +1,4 @@
-"""Decides what a pod gets for the caches that it names. Pure: a pod, and what watches have shown, become a patch.
+"""Decide which volumes, mounts and variables a pod gets for the caches that it names, and return a patch. Pure.
 
 The patch (RFC 6902) must never remove or replace anything.
 """
@@ -34,40 +34,40 @@ from gkm_operator.mnnvl.gpu_requests import ContainerLocation, GPURequests
 from gkm_operator.mnnvl.injection import Operation
 
 MAX_SKIPPED = 16
-"""In one report."""
+"""Limit of skipped parts in one report."""
 MAX_ANNOTATION_BYTES = 256 << 10
 """The size of all annotations of an object (k8s.io/apimachinery, pkg/api/validation: TotalAnnotationSizeLimitB)."""
 _MAX_TEXT = 256
 
 DIRECTORY: Final = "/var/cache/gkm"
-"""Holds the default mount paths, by the name of the cache: images and users rarely have something there."""
+"""Directory of the default mount paths, by the name of the cache."""
 
 KSERVE = "kserve-container"
-"""The container of the model in the pods of an InferenceService, beside the containers of meshes and queues."""
+"""Name of the model's container in pods of an InferenceService."""
 MAX_CONTAINERS = 16
 
 
 class Injected(Struct, frozen=True, omit_defaults=True):
-    """The changes of a pod for one cache."""
+    """What was added to a pod for one cache."""
 
     cache: str
     volume: str
     path: str
     containers: tuple[str, ...]
     environment: tuple[str, ...] = ()
-    """The variables that were added; each is the path, or a directory in it."""
+    """The environment variables that were added: the mount path, or a directory in it."""
     nodes: str = ""
-    """preferred or required, if an affinity was added."""
+    """`preferred` or `required`, if a node affinity was added."""
     delivery: str = ""
-    """image, for an image volume."""
+    """`image` for an image volume."""
     member: str = ""
-    """The member of the family whose image it is; an image volume only."""
+    """The member of the family whose image is mounted, for an image volume."""
     image: str = ""
     """The reference of an image volume."""
 
 
 class Report(Struct, frozen=True, omit_defaults=True):
-    """The annotation gkm.io/injected."""
+    """The content of the annotation gkm.io/injected."""
 
     caches: tuple[Injected, ...] = ()
     skipped: tuple[Skipped, ...] = ()
@@ -79,14 +79,14 @@ class Additions:
 
     volumes: list[Mapping[str, Any]] = field(default_factory=list)
     mounts: dict[int, list[Mapping[str, Any]]] = field(default_factory=dict)
-    """By the index of the container."""
+    """Volume mounts by the index of the container."""
     environment: dict[int, list[Mapping[str, Any]]] = field(default_factory=dict)
     nodes: list[Mapping[str, Any]] = field(default_factory=list)
-    """Expressions on the labels that nodes should have, or must have."""
+    """Expressions on node labels, for a preference or a requirement."""
     pull_secrets: list[Mapping[str, Any]] = field(default_factory=list)
 
     def operations(self, pod: CachePod, *, required: bool) -> Iterator[Operation]:
-        """Yield the operations on a pod; `required` is about nodes."""
+        """Yield the patch operations on a pod; `required` makes the node expressions a requirement."""
         spec = pod.spec
         yield from _appended("/spec/volumes", self.volumes, exists=spec.volumes is not None)
         for index, container in enumerate(pod.containers):
@@ -99,7 +99,7 @@ class Additions:
 
 
 def encoded(report: Report) -> str:
-    """Return the report as the value of its annotation."""
+    """Return the report as the text of the annotation."""
     skipped = tuple(Skipped(_short(each.what), _short(each.why)) for each in report.skipped[:MAX_SKIPPED])
     if more := len(report.skipped) - MAX_SKIPPED:
         skipped += (Skipped("more", f"{more} other parts"),) if more > 0 else ()
@@ -107,12 +107,12 @@ def encoded(report: Report) -> str:
 
 
 def annotated(pod: CachePod, report: str) -> Iterator[Operation]:
-    """Yield the operation that writes the report."""
+    """Yield the patch operation that writes the report into the annotations."""
     yield from add_entries("/metadata/annotations", {INJECTED: report}, exists=pod.metadata.has_annotations)
 
 
 def missing_bytes(pod: CachePod, report: str) -> int:
-    """Return how many bytes the annotations of a pod have too few for the report, which replaces an earlier one."""
+    """Return by how many bytes the report would exceed the limit of the pod's annotations."""
     metadata = pod.metadata
     earlier = metadata.annotation(INJECTED)
     before = metadata.annotation_bytes - (size((INJECTED, earlier)) if earlier is not None else 0)
@@ -133,21 +133,21 @@ def _appended(at: str, entries: Sequence[Mapping[str, Any]], *, exists: bool) ->
 
 
 class Caches(Protocol):
-    """The caches that the watches have shown. Thread-safe, and never waits."""
+    """Returns facts about caches from watches. Thread-safe, and never waits."""
 
     def runtime(self, ref: CacheRef) -> str | None:
-        """Return the runtime of a cache, "" while it is unknown; None if the cache was not observed."""
+        """Return the runtime of a cache, "" while it is unknown; None if the watch has not shown the cache."""
 
     def members(self, ref: CacheRef) -> Sequence[ThinCache]:
-        """Return the members of a family in their order, a bounded number."""
+        """Return the members of a family in order of preference, a limited number."""
 
     def default(self, namespace: str) -> str:
-        """Return the name of the cache that is the default of a namespace; "" if absent."""
+        """Return the name of the default cache of a namespace; "" if it has none configured."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodCacheReview:
-    """Adds the caches that the labels name. `node_labels`: whether agents label Nodes with ready caches.
+    """Adds the caches that a pod's labels name. `node_labels`: agents label Nodes with their ready caches.
 
     `delivery` returns how pods get their caches, None while that is not known.
     """
@@ -158,7 +158,7 @@ class PodCacheReview:
     delivery: Callable[[], Delivery | None] = lambda: "csi"
 
     def decide(self, request: DomainRequest[CachePod]) -> ReviewResponse:
-        """Return the response."""
+        """Return the admission response."""
         pod, metadata = request.object, request.object.metadata
         default = "" if wishes.has_label(metadata) else self.caches.default(request.namespace)
         wish = wishes.read(metadata, request.namespace, default)
@@ -388,12 +388,12 @@ class _Decision:
 
 
 def mount(volume: str, path: str, **further: str) -> Mapping[str, str]:
-    """Return an entry of volumeMounts."""
+    """Return a volumeMounts entry for a volume at a path."""
     return {"name": volume, "mountPath": path, **further}
 
 
 def names_cache(volume: Volume, ref: CacheRef) -> bool:
-    """Return whether a volume of the pod is of this cache, by our attributes or by the upstream driver's."""
+    """Return whether a volume of the pod already mounts this cache, by GKM's or the upstream driver's attributes."""
     if volume.csi is None or volume.csi.driver != DRIVER:
         return False
     attributes = volume.csi.volume_attributes or {}
@@ -425,7 +425,7 @@ def _overlap(one: str, other: str) -> bool:
 
 
 def chosen(pod: CachePod, name: str, gpus: GPURequests, skipped: list[Skipped]) -> list[int]:
-    """Return the indices of the containers: the one with this name, or those that request GPUs, or the main one.
+    """Return the indices of the containers that get the cache: the named one, those with GPUs, or the main container.
 
     Claims are not read, so claims of any device class are used where no container requests a GPU by a resource.
     """

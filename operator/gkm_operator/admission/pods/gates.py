@@ -1,4 +1,4 @@
-"""Pods of a Run that request GPUs get a scheduling gate, behind which they wait for its plan. Pure.
+"""Add a scheduling gate to pods of a Run that request GPUs, so that they wait for the Run's plan. Pure.
 
 Must never refuse a pod. A pod that says itself on which node it starts gets no gate.
 """
@@ -25,7 +25,7 @@ class Gate(Struct, frozen=True):
 
 
 class GatedSpec(PodSpec, frozen=True, rename="camel"):
-    """A pod specification with its gates, and with what says its node."""
+    """A pod specification with its scheduling gates, and the fields that choose a node."""
 
     node_name: str = ""
     node_selector: dict[str, str] | None = None
@@ -34,7 +34,7 @@ class GatedSpec(PodSpec, frozen=True, rename="camel"):
 
     @property
     def names_nodes(self) -> bool:
-        """Return whether its author has chosen its nodes by name."""
+        """Return whether the author of the pod has chosen its node by name."""
         nodes = self.affinity.node_affinity if self.affinity else None
         terms = (nodes.required.node_selector_terms if nodes and nodes.required else None) or ()
         return bool(self.node_name) or _HOSTNAME in (self.node_selector or {}) or any(map(_names_nodes, terms))
@@ -59,13 +59,13 @@ class GatedPod(Struct, frozen=True):
 
 
 class GateReview:
-    """Adds the gate. `settings` say which resources are GPUs; a pod with any claim may have some."""
+    """Adds the scheduling gate. `settings` name the GPU resources; a pod with any claim may use GPUs."""
 
     def __init__(self, settings: Network) -> None:
         self._gpus = GPURequests(settings)
 
     def decide(self, request: DomainRequest[GatedPod]) -> ReviewResponse:
-        """Return the response."""
+        """Return the admission response."""
         spec, labels = request.object.spec, request.object.metadata.labels or {}
         if request.operation != "CREATE" or not labels.get(RUN_LABEL) or spec.names_nodes:
             return ADMITTED

@@ -1,4 +1,4 @@
-"""Which member of a family a pod gets as an image volume, decided before it has a node. Pure.
+"""Choose the member of a family that a pod gets as an image volume, before the pod has a node. Pure.
 
 A member is for the nodes that have the labels of its nodeSelector and, for NVIDIA, the compute capability that its
 image states. A pod gets one only where its constraints, or a constraint that it asked for, keep it on such nodes.
@@ -18,20 +18,20 @@ from gkm_operator.admission.pods.objects import CachePodSpec, NodeTerm
 
 MAJOR: Final = "nvidia.com/gpu.compute.major"
 MINOR: Final = "nvidia.com/gpu.compute.minor"
-"""Labels of Nodes by GPU feature discovery (NVIDIA/k8s-device-plugin, docs/gpu-feature-discovery)."""
+"""Labels that GPU feature discovery sets on Nodes (NVIDIA/k8s-device-plugin, docs/gpu-feature-discovery)."""
 _CAPABILITY: Final = re.compile(r"sm_([0-9]{1,2})([0-9])", re.ASCII)
 MAX_SHOWN: Final = 4
 
 Needs = Mapping[str, frozenset[str]]
-"""The labels of a node, each with its possible values."""
+"""Label keys that a node must have, each with its possible values."""
 
 
 class NoImageVolume(Exception):
-    """The pod gets no image volume of a family; the message says why, and what the author can do."""
+    """No member of the family can be an image volume of the pod; the message says why and what to do."""
 
 
 class Choice(NamedTuple):
-    """A member, and the labels that nodes must have beyond what the pod requires."""
+    """The chosen member, and further labels that the pod's nodes must have."""
 
     member: ThinCache
     further: Needs
@@ -42,7 +42,7 @@ class _Fit(Enum):
 
 
 def choose(members: Sequence[ThinCache], pod: CachePodSpec, *, required: bool) -> Choice:
-    """Return the member for a pod, of members in their order; `required`: the pod wants further constraints.
+    """Return the member for a pod; with `required`, the pod accepts further node constraints.
 
     Raises:
         NoImageVolume: no member is usable, or the constraints of the pod do not decide.
@@ -68,7 +68,7 @@ def choose(members: Sequence[ThinCache], pod: CachePodSpec, *, required: bool) -
 
 
 def why_unusable(member: ThinCache) -> str:
-    """Return why pods get no image volume of a member, "" if they do."""
+    """Return why a member cannot be an image volume, "" if it can."""
     volume, runtimes = member.image_volume, names_in(member.status.runtime)
     if volume is None:
         return "it is not verified, or was not built with gkm cache build --for-path"
@@ -83,7 +83,7 @@ def why_unusable(member: ThinCache) -> str:
 
 
 def expressions(needs: Needs) -> list[dict[str, object]]:
-    """Return the expressions of a node affinity."""
+    """Return the node affinity expressions for these labels."""
     return [{"key": key, "operator": "In", "values": sorted(values)} for key, values in sorted(needs.items())]
 
 

@@ -15,7 +15,10 @@ class ThinCondition(Struct, frozen=True, gc=False):
 
 
 class ThinStatus(Struct, frozen=True, rename="camel", gc=False):
-    """The runtime in the status of a cache, and its verified image; `image` is the spec.image that it came from."""
+    """The runtime and the verified image in the status of a cache.
+
+    `image` is the spec.image that the status is about.
+    """
 
     runtime: str = ""
     image: str = ""
@@ -36,7 +39,7 @@ class Secret(Struct, frozen=True, gc=False):
 
 
 class ThinSpec(Struct, frozen=True, rename="camel", gc=False):
-    """The place of a cache in its family, its image, and for which nodes it is."""
+    """The fields of a cache's spec that decide which pods and nodes use it."""
 
     family: str = ""
     generation: int | None = None
@@ -63,17 +66,17 @@ class ThinCache(Struct, frozen=True, gc=False):
 
     @property
     def image_volume(self) -> ImageVolume | None:
-        """Return the verified image for volumes, None unless it is of the image in the spec."""
+        """Return the verified image of the cache as a volume, None unless it belongs to the present spec.image."""
         return self.status.image_volume if self.status.image == self.spec.image else None
 
     def outline(self, why: str) -> "ThinCache":  # noqa: ARG002 -- see gkm.kube.memory.HasOutline
-        """Return it as a cache without an image volume: the Secrets and labels of its spec are not held."""
+        """Return a reduced copy, which cannot be an image volume."""
         spec = structs.replace(self.spec, image="", image_pull_secrets=(), node_selector=None)
         return structs.replace(self, spec=spec)
 
 
 def in_order(members: Iterable[ThinCache]) -> list[ThinCache]:
-    """Return members in the order in which nodes prefer them, as far as it holds on every node."""
+    """Return members in the order in which nodes prefer them, as far as that is equal on every node."""
     by_name = sorted(members, key=lambda member: member.metadata.name)
     newest = sorted(by_name, key=lambda member: member.metadata.creation_timestamp, reverse=True)
     return sorted(newest, key=_rank)

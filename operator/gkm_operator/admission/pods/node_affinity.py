@@ -14,7 +14,7 @@ from gkm_operator.mnnvl.injection import Operation
 
 EXISTS = "Exists"
 WEIGHT = 10
-"""The weight, of 100: preferences of the user with larger weights take precedence."""
+"""Weight of the added preference, of 100: larger weights of the user take precedence."""
 _AT = "/spec/affinity"
 _Change = tuple[str, Any]
 """A path below nodeAffinity, and the value to add there."""
@@ -23,7 +23,7 @@ _Change = tuple[str, Any]
 def affinity_operations(
     affinity: Affinity | None, expressions: Sequence[Mapping[str, Any]], *, required: bool
 ) -> Iterator[Operation]:
-    """Yield the operations that prefer, or require, nodes with these labels; expressions that are there stay."""
+    """Yield the patch operations that make a pod prefer, or require, nodes with these labels."""
     nodes = affinity.node_affinity if affinity is not None else None
     if nodes is not None:
         changes = (_required if required else _preferred)(nodes, expressions)

@@ -1,4 +1,4 @@
-"""A pod as the decisions read it: decodes hostile bytes into few fields, bounded in number. Pure."""
+"""Decode an untrusted pod into the few fields that decisions need, within limits. Pure."""
 
 from collections.abc import Iterator
 from typing import Annotated
@@ -11,7 +11,7 @@ MAX_VOLUMES, MAX_ENTRIES, MAX_TERMS = 1024, 4096, 256
 
 
 class Variable(Struct, frozen=True):
-    """An environment variable; without a value it is empty, or comes from elsewhere."""
+    """An environment variable; the value is empty if it is absent or comes from another source."""
 
     name: str = ""
     value: str | None = None
@@ -59,7 +59,7 @@ class CacheContainer(Container, frozen=True, rename="camel"):
 
     @property
     def paths(self) -> Iterator[str]:
-        """Yield where something is mounted. No mount may have the path of a device."""
+        """Yield the paths at which the container mounts volumes or block devices."""
         yield from (each.mount_path for each in self.volume_mounts or ())
         yield from (each.device_path for each in self.volume_devices or ())
 
@@ -73,19 +73,19 @@ class Expression(Struct, frozen=True):
 
 
 class NodeTerm(Struct, frozen=True, rename="camel"):
-    """A term of a node affinity. The scheduler ignores an empty one; all expressions of another one must match."""
+    """A node affinity term. The scheduler ignores an empty term; otherwise all expressions must match."""
 
     match_expressions: Annotated[tuple[Expression, ...], Meta(max_length=MAX_ENTRIES)] | None = None
     match_fields: Annotated[tuple[Raw, ...], Meta(max_length=MAX_ENTRIES)] | None = None
 
     @property
     def empty(self) -> bool:
-        """Return whether the term selects no node."""
+        """Return whether the term has no expression, so that it selects no node."""
         return not self.match_expressions and not self.match_fields
 
 
 class NodeSelector(Struct, frozen=True, rename="camel"):
-    """Terms of which one must match."""
+    """Node affinity terms; at least one must match."""
 
     node_selector_terms: Annotated[tuple[NodeTerm, ...], Meta(max_length=MAX_TERMS)] | None = None
 
@@ -129,7 +129,7 @@ class CachePodSpec(PodSpec, frozen=True, rename="camel"):
 
 
 class CachePodMetadata(Struct, frozen=True):
-    """The labels and annotations that are read, and whether there are any others.
+    """The labels and annotations that GKM reads, and whether the pod has any others.
 
     `annotation_bytes` is the size of all annotations as the API server counts it: keys and values.
     """
@@ -140,7 +140,7 @@ class CachePodMetadata(Struct, frozen=True):
     annotation_bytes: int = 0
 
     def __post_init__(self) -> None:
-        """Drop the annotations of others: a hostile pod has megabytes of them."""
+        """Drop other annotations, because a hostile pod can have megabytes of them."""
         structs.force_setattr(self, "has_annotations", self.annotations is not None)
         structs.force_setattr(self, "annotation_bytes", sum(map(size, (self.annotations or {}).items())))
         for name, keys in (("labels", pod_caches.LABELS), ("annotations", pod_caches.ANNOTATIONS)):
@@ -157,7 +157,7 @@ class CachePodMetadata(Struct, frozen=True):
 
 
 def size(annotation: tuple[str, str]) -> int:
-    """Return the bytes of a key and a value."""
+    """Return the size of an annotation in bytes: key and value."""
     return sum(len(text.encode(errors="surrogatepass")) for text in annotation)
 
 
@@ -169,5 +169,5 @@ class CachePod(Struct, frozen=True):
 
     @property
     def containers(self) -> tuple[CacheContainer, ...]:
-        """Return the containers, without init containers."""
+        """Return the containers of the pod without init containers."""
         return self.spec.containers or ()

@@ -1,7 +1,7 @@
-"""The reviewer of pods with caches by its path, and the caches and the defaults of namespaces that watches show.
+"""The reviewer of pods that name caches, and the watches of caches and namespaces that it reads.
 
-A review never waits for the watches: a cache that is not listed yet has an unknown runtime. Must never
-write to the API.
+A review never waits for the watches: a cache that is not listed yet has an unknown runtime. Must never write to the
+API.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,13 +32,16 @@ GATES_PATH = "/pods/gates"
 def reviewers(
     view: ClusterView, caches: Caches, delivery: ObservedDelivery, config: Config, budget: ByteBudget
 ) -> Mapping[str, WorkloadReviewer[Any]]:
-    """Return the reviewer by path (deploy/components/pod-caches/webhooks.yaml)."""
+    """Return the reviewer of pods for its URL path (deploy/components/pod-caches/webhooks.yaml)."""
     decision = PodCacheReview(caches, config.network, config.fabric.cache_labels, lambda: delivery.kind)
     return {PATH: WorkloadReviewer("", "Pod", CachePod, lambda _view: decision, view, budget, lenient=True)}
 
 
 def gate_reviewers(view: ClusterView, config: Config, budget: ByteBudget) -> Mapping[str, WorkloadReviewer[Any]]:
-    """Return the reviewer of pods of runs by path. It needs no watch: the controllers know the plans."""
+    """Return the reviewer of a Run's pods for its URL path.
+
+    It needs no watch, because the controllers know the plans.
+    """
     decision = GateReview(config.network)
     return {GATES_PATH: WorkloadReviewer("", "Pod", GatedPod, lambda _view: decision, view, budget, lenient=True)}
 
@@ -67,11 +70,11 @@ NAMESPACES: Resource[ThinNamespace] = Resource(
 
 
 _MAX_MEMBERS: Final = 256
-"""Members of a family that one review looks at: a user may make any number of them."""
+"""Limit of members of a family that one review looks at; a user can create any number."""
 
 
 class ObservedCaches:
-    """`decisions.Caches` of an API server."""
+    """Implements `decisions.Caches` with watches."""
 
     def __init__(self, api: Api) -> None:
         self._members: Index[CacheRef, ThinCache] = Index(_families, lambda cache: cache.metadata.name)

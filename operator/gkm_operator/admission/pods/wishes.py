@@ -1,4 +1,4 @@
-"""The requests of a pod in its labels and annotations. Pure; a value that cannot be used is reported and left out."""
+"""Read which caches a pod's labels and annotations request. Pure; an unusable value is reported and ignored."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -20,7 +20,7 @@ class Skipped(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """The wishes of a pod. `path` and `container` are "" for the default."""
+    """What a pod requests. `path` and `container` are "" for the default."""
 
     caches: tuple[CacheRef, ...] = ()
     container: str = ""
@@ -32,12 +32,12 @@ class Wishes:
 
 
 def has_label(metadata: CachePodMetadata) -> bool:
-    """Return whether the pod decides itself: the default of its namespace is for pods without a label of ours."""
+    """Return whether the pod has one of GKM's labels, so that the default of its namespace does not apply."""
     return any(metadata.label(key) is not None for key in pod_caches.LABELS)
 
 
 def read(metadata: CachePodMetadata, namespace: str, default: str) -> Wishes:
-    """Return the wishes of a pod; `default` is the cache of its namespace, "" if absent."""
+    """Return what a pod requests; `default` is the default cache of its namespace, "" if absent."""
     skipped: list[Skipped] = []
     caches = tuple(_caches(metadata, namespace, default, skipped))
     if not caches:
