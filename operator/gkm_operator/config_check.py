@@ -1,4 +1,4 @@
-"""The check of `gkm-operator --check-config`: finds the errors of a configuration before its rollout.
+"""`gkm-operator --check-config`: find the errors of a configuration before its rollout.
 
 Reads the file as processes read it, or the ConfigMap that contains it. Beyond the checks that every process makes at
 its start (gkm.api.config), it opens the named files and finds globs that match no image. Absolute paths that do not
@@ -29,17 +29,17 @@ _NAMESPACE_GLOB = re.compile(r"[a-z0-9*?\[\]!-]+")
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """The problems, a sentence each, and the named files that do not exist on this machine."""
+    """The problems of a configuration as sentences, and the named files that do not exist on this machine."""
 
     problems: Sequence[str]
     absent: Sequence[str]
 
 
 def check(path: Path | None) -> CheckReport:
-    """Return the problems of the configuration in a file; without a file there are no problems.
+    """Check the configuration in a file and return its problems.
 
     Raises:
-        ConfigInvalid: the file cannot be read as a configuration at all.
+        ConfigInvalid: the file is no valid configuration.
     """
     where = f"configuration {path}"
     loaded = config.parse(_unwrapped(config.read_file(path, where), where), where) if path else Config()

@@ -36,11 +36,11 @@ LOOK_SECONDS = 0.5
 
 
 class LeadershipEnded(RuntimeError):
-    """This process is no longer the leader."""
+    """Another replica may be the leader now, so this process must end."""
 
 
 def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
-    """Reconcile until `stop`; return the exit code.
+    """Run all controllers until `stop`; return the exit code.
 
     Raises:
         KindsMissing, KindsForeign, MNNVLMissing, RightsMissing: the installation is incomplete

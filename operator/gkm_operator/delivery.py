@@ -26,7 +26,7 @@ _DRIVERS: Resource[_Driver] = Resource("storage.k8s.io/v1", "CSIDriver", "csidri
 
 
 class ObservedDelivery:
-    """The configured word and, for `auto`, a watch of our CSIDriver. `changed` is called after a change of `kind`."""
+    """How pods get their caches: the configured word or, for `auto`, the presence of GKM's CSIDriver."""
 
     def __init__(
         self, api: Api, configured: Literal["csi", "image", "auto"], changed: Callable[[], None] = lambda: None
@@ -37,7 +37,7 @@ class ObservedDelivery:
 
     @property
     def kind(self) -> Delivery | None:
-        """Return how pods get their caches now; None before the first list of `auto`."""
+        """Return how pods get their caches now; None while `auto` has not listed CSIDrivers yet."""
         if self._configured != "auto":
             return self._configured
         if not self._drivers.synced.is_set():
@@ -45,12 +45,12 @@ class ObservedDelivery:
         return "csi" if self._drivers.get(DRIVER) is not None else "image"
 
     def watches(self) -> Iterator[Reflector[_Driver]]:
-        """Yield the watch, if the word needs one."""
+        """Yield the watch of CSIDrivers if the configuration needs it."""
         if self._configured == "auto":
             yield self._drivers
 
     def start(self) -> None:
-        """Start the watch, if the word needs one."""
+        """Start the watch if the configuration needs it."""
         for watch in self.watches():
             watch.start()
 

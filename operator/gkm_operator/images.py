@@ -1,4 +1,4 @@
-"""The operator's access to images: Protocols, and their implementation on gkm.images."""
+"""Protocols for the operator's access to images, and their implementation with gkm.images."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,14 +22,17 @@ from gkm.mounts.relocation.mount_path import InvalidMountPath, MountPath
 
 @dataclass(frozen=True, slots=True)
 class ImageClaims:
-    """The statements of an image about itself: the bytes of its files (0: not stated), creation time, and runtime."""
+    """What an image states about itself.
+
+    The bytes of its files (0 if not stated), its creation time and its runtime.
+    """
 
     size_bytes: int = 0
     created: datetime | None = None
     readable: bool = True
     runtime: str = ""
     volume: ImageVolume | None = None
-    """The image as a volume of pods; None unless it was built for a mount path."""
+    """The image as a volume of pods; None if it was built for no mount path."""
 
 
 NO_CLAIMS = ImageClaims()
@@ -37,10 +40,10 @@ UNREADABLE = ImageClaims(readable=False)
 
 
 class ImageChecker(ImageVerifier, Protocol):
-    """The questions of admission about images."""
+    """What the admission webhook asks about images."""
 
     def claims(self, image: str, digest: str) -> ImageClaims:
-        """Return the statements of an image about itself.
+        """Return what an image states about itself.
 
         Raises:
             GKMError: as `resolve`, or the image is not a cache image.
@@ -48,7 +51,7 @@ class ImageChecker(ImageVerifier, Protocol):
 
 
 class Images(ImageChecker, Protocol):
-    """The questions of the controllers about images."""
+    """What the controllers ask about images."""
 
     def with_pull_secrets(self, image: str, namespace: str | None, names: Sequence[str]) -> "Images":
         """Implement RegistryImages.with_pull_secrets."""
@@ -61,7 +64,7 @@ class Images(ImageChecker, Protocol):
 
 
 class CheckedImages(RegistryImages):
-    """`Images` on gkm.images."""
+    """Implements `Images` with gkm.images."""
 
     @classmethod
     def of(
@@ -71,7 +74,7 @@ class CheckedImages(RegistryImages):
         secrets: PullSecrets | None = None,
         seconds: float = VERIFY_SECONDS,
     ) -> "CheckedImages":
-        """Return images as configured; fetching all signatures of one image may take `seconds`."""
+        """Return an instance for a configuration; fetching all signatures of an image may take `seconds`."""
         return cls(Registry(config.registries, limits=limits), Verifier(config.verification, seconds), secrets)
 
     def claims(self, image: str, digest: str) -> ImageClaims:
@@ -82,7 +85,7 @@ class CheckedImages(RegistryImages):
 
 
 def image_volume(described: CacheImage) -> ImageVolume | None:
-    """Return an image as a volume of pods; None if its label names no path at which a container can mount it."""
+    """Return an image as a volume of pods; None if its label has no usable mount path."""
     try:
         path = MountPath(described.labels.get(MOUNT_PATH_LABEL, ""))
     except InvalidMountPath:

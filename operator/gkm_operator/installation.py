@@ -1,4 +1,4 @@
-"""Whether GKM is installed completely: what the controllers need at their start, and the parts that the chart installs.
+"""Check whether GKM is installed completely: what the controllers need at their start, and parts of the chart.
 
 At the start our kinds must be there, and this account must have the right to use them. An error that only an
 administrator can repair ends the process with a line that tells how, so that a rollout stops visibly. The controllers
@@ -66,11 +66,11 @@ TASK: Final = "installation"
 COMPLETE, INCOMPLETE = "InstallationComplete", "InstallationIncomplete"
 
 Faults = dict[str, str]
-"""The fault of each part, as a sentence; "" without a fault."""
+"""The fault of each part of the installation as a sentence; "" if it has no fault."""
 
 
 class KindsMissing(RuntimeError):
-    """The API server does not have our kinds."""
+    """The API server does not have GKM's kinds."""
 
 
 class KindsForeign(RuntimeError):
@@ -94,7 +94,7 @@ def wait(
     mnnvl_enabled: bool = False,
     also: Iterable[Callable[[], None]] = (),
 ) -> bool:
-    """Return True when all checks pass, False when `stop` is set first. `lease` is the leader's (namespace, name).
+    """Repeat the checks until all pass and return True; False if `stop` is set first. `lease` is namespace and name.
 
     `also` are further checks.
 
@@ -119,7 +119,7 @@ def wait(
 
 
 def check(api: Api, lease: tuple[str, str]) -> None:
-    """Check that our kinds exist, are ours and can be listed, and that all other resources can be read.
+    """Check that GKM's kinds exist, belong to GKM and can be listed, and that other needed resources can be read.
 
     Raises:
         KindsMissing: a kind does not exist.
@@ -177,7 +177,7 @@ def _read(api: Api, lease: tuple[str, str]) -> None:
 
 
 def foreign(plural: str, found: Mapping[str, Any]) -> str:
-    """Return why a definition cannot be used; "" if it can. Additional fields are allowed."""
+    """Return why a CustomResourceDefinition is not GKM's; "" if it is. Additional fields are allowed."""
     comparison = compare(crds.definitions()[f"{GROUP}_{plural}.yaml"], found)
     if comparison.origin in (DefinitionOrigin.SAME, DefinitionOrigin.LATER):
         return ""
@@ -190,7 +190,7 @@ def foreign(plural: str, found: Mapping[str, Any]) -> str:
 
 
 def faults(driver: Json | None, agent: Json | None, csi: Json | None, delivery: str = "csi") -> Faults:
-    """Return the faults of the parts of an installation; None is an object that does not exist. Pure.
+    """Return the fault of each part of an installation; None stands for an object that does not exist. Pure.
 
     Without any of them, `delivery` image or auto needs none.
     """
@@ -209,7 +209,7 @@ def faults(driver: Json | None, agent: Json | None, csi: Json | None, delivery: 
 
 
 def event_of(before: Faults | None, now: Faults) -> EventBody | None:
-    """Return the Event of a change; None without a change, or if all is well at first (`before` is None). Pure."""
+    """Return the Event for a change of faults; None if they did not change, or there were none at first. Pure."""
     wrong = "; ".join(text for _, text in sorted(now.items()) if text)
     if before == now or (before is None and not wrong):
         return None
@@ -220,7 +220,7 @@ def event_of(before: Faults | None, now: Faults) -> EventBody | None:
 
 
 class InstallationReport(Controller):
-    """Looks at the parts while this replica leads, in its own thread."""
+    """Checks the parts of the installation at intervals while this replica leads."""
 
     def __init__(self, api: Api, *, instance: str, namespace: str, delivery: str = "csi") -> None:
         super().__init__(TASK)
@@ -231,11 +231,11 @@ class InstallationReport(Controller):
         self._seen: Faults | None = None
 
     def run(self) -> None:
-        """Look until the end."""
+        """Check at intervals until the process ends."""
         self.repeat(self.look, Backoff(LOOK_SECONDS, LOOK_SECONDS), failure="installation not checked")
 
     def look(self) -> float:
-        """Look once: set the metrics, and send an Event if something has changed; return the seconds until the next.
+        """Check once: set the metric and send an Event after a change; return the seconds until the next check.
 
         Raises:
             ApiError: the API server does not answer, or denies a request; the metrics stay as they are.

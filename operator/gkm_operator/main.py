@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 EXIT_FAILURE, EXIT_USAGE = 1, 2
-"""Exit codes: an error outside of the process; an error in the command line or the configuration."""
+"""Exit codes: 1 for an error outside of the process, 2 for a wrong command line or configuration."""
 
 SERVICE_NAMES = "gkm-admission.gkm-system.svc,gkm-admission.gkm-system.svc.cluster.local"
 MAX_BUDGET_SECONDS = 8.0
-"""Our webhooks have timeoutSeconds 10: the response must leave before that."""
+"""Limit in seconds of the flag for image checks: the webhooks have timeoutSeconds 10."""
 
 Run = Callable[[argparse.Namespace, Config, Event], int]
 

@@ -183,17 +183,17 @@ BUILD_INFO: Final = Gauge(
 
 
 def record_build(program: str) -> None:
-    """Record the version of this program."""
+    """Set the metric with the version of this program."""
     BUILD_INFO.labels(program, installed_version(), platform.python_version()).set(1)
 
 
 def succeeded(task: str) -> None:
-    """Record that a task has just succeeded."""
+    """Set the time of the last success of a task to now."""
     LAST_SUCCESS.labels(task).set_to_current_time()
 
 
 def expect_captures(retained: Iterable[str], ends: Iterable[str], refusals: Iterable[str]) -> None:
-    """Expose captures from 0 on: Prometheus sees no increase in a sample that begins with 1."""
+    """Create the capture counters with 0, because Prometheus sees no increase in a counter that begins with 1."""
     for reason in retained:
         CAPTURED_CACHES_RETAINED.labels(reason)
     for result in ("registered", *ends):
@@ -203,14 +203,14 @@ def expect_captures(retained: Iterable[str], ends: Iterable[str], refusals: Iter
 
 
 def reviewed(kind: str, result: str, seconds: float) -> None:
-    """Record an admission request."""
+    """Record an admission request with its result and duration in seconds."""
     ADMISSION_SECONDS.labels(kind, result).observe(seconds)
     if result != "late":
         succeeded("review")
 
 
 def reconcile_recorder(controller: str) -> Callable[[str, float], None]:
-    """Return the observer of a controller's reconciles: it records the result and the seconds of each."""
+    """Return a function that records the result and duration of a controller's reconciles."""
 
     def record(result: str, seconds: float) -> None:
         RECONCILE_SECONDS.labels(controller, result).observe(seconds)
@@ -221,19 +221,19 @@ def reconcile_recorder(controller: str) -> Callable[[str, float], None]:
 
 
 def record_survey(located: int, quarantined: int, bare: int) -> None:
-    """Record a survey of all nodes."""
+    """Set the metrics about located, quarantined and other nodes."""
     for state, count in (("located", located), ("quarantined", quarantined), ("bare", bare)):
         TOPOLOGY_NODES.labels(state).set(count)
 
 
 def record_fragmentation(level: str, free: int, unusable: float) -> None:
-    """Record free GPUs, and those that the mix of groups could not use, of a level."""
+    """Set the metrics of a level: free GPUs, and free GPUs that the mix of groups could not use."""
     FREE_GPUS.labels(level).set(free)
     UNUSABLE_GPUS.labels(level).set(unusable)
 
 
 def record_tree(domains: Mapping[str, int], placed: int, own: int, contradictory: int) -> None:
-    """Record a tree: the number of its domains by level, and of its nodes by state."""
+    """Set the metrics of a tree: domains by level, and nodes by state."""
     for level, count in domains.items():
         TOPOLOGY_DOMAINS.labels(level).set(count)
     for state, count in (("placed", placed), ("own", own), ("contradictory", contradictory)):
@@ -241,17 +241,17 @@ def record_tree(domains: Mapping[str, int], placed: int, own: int, contradictory
 
 
 def api_answered(verb: str, status: int) -> None:
-    """Count a response of the Kubernetes API; status 0 means no response."""
+    """Count a response of the Kubernetes API; status 0 means that the server did not answer."""
     API_REQUESTS.labels(verb, str(status) if status else "none").inc()
 
 
 def page() -> Page:
-    """Return all metrics in Prometheus' text format."""
+    """Return all metrics in the text format of Prometheus."""
     return Page(generate_latest(REGISTRY), content_type=CONTENT_TYPE_PLAIN_0_0_4)
 
 
 def record_depths(controllers: Iterable[Controller]) -> None:
-    """Let the metric gkm_queue_depth show what waits in each queue of these controllers."""
+    """Expose the number of waiting keys in the queues of these controllers as gkm_queue_depth."""
     for controller in controllers:
         for name, count in controller.depths.items():
             QUEUE_DEPTH.labels(name).set_function(count)

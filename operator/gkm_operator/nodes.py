@@ -1,4 +1,4 @@
-"""The kind Node, in the one form in which all controllers read it."""
+"""The kind Node, decoded in one form that all controllers share."""
 
 from gkm.kube.resources import BY_ADMINISTRATORS, Resource
 from gkm.topology.nodes import Node

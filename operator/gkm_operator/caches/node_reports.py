@@ -45,7 +45,7 @@ class NodeReport(NamedTuple):
     pulls: bool = False
 
     def is_unfinished(self, digest: str) -> bool:
-        """Return whether the node is still to become ready at a digest, and it reports no obstacle of the node itself.
+        """Return whether the node does not have a digest ready yet, and reports no obstacle of its own.
 
         A report that is not about the digest is no obstacle: it is of the time before the digest was verified.
         """

@@ -309,7 +309,7 @@ def events_of(old: CacheStatus, new: CacheStatus) -> Iterator[EventBody]:
 
 
 def missed_events(cache: Cache, now: datetime) -> Iterator[EventBody]:
-    """Yield the Events of the last write of a status if that was a moment ago.
+    """Yield the Events of a status write a moment ago, because its writer may have died before it sent them.
 
     A process that is killed between a write and its Events does not emit them; its successor emits them instead, and
     gkm.kube.events drops those that exist already. A condition that changed with the last write carries its time.

@@ -1,1 +1,1 @@
-"""The controller of captures: registers announced captures as caches, and ends those that are not retained."""
+"""The controller of captures: it makes caches from captures that nodes announce, and deletes those past retention."""

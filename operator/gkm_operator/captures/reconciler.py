@@ -226,7 +226,7 @@ class CaptureEnder:
         """By namespace and uid, of the caches that are to end now."""
 
     def end(self, namespace: str, ended: Sequence[RetentionVerdict]) -> tuple[str, float]:
-        """End caches of a namespace; return which one has changed since the decision, and when the next one is due.
+        """Delete caches of a namespace; return which one changed since the decision, and the seconds until the next.
 
         The latter is in seconds. Without an attempt they are "" and infinite. Caches that were tried before come last.
         Each attempt begins a pause, also a successful one: an object with finalizers stays.

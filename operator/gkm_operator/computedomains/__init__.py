@@ -1,4 +1,5 @@
-"""The controller of ComputeDomains: creates and releases them, marks those in use, reports readiness and capacity.
+"""The controller of ComputeDomains.
 
-It runs in the leader only. Rules that admission shares are in gkm_operator.mnnvl.
+It creates and releases ComputeDomains, marks those in use, and reports readiness and capacity. It runs in the leader
+only. Rules that admission shares are in gkm_operator.mnnvl.
 """

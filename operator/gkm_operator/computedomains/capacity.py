@@ -1,4 +1,4 @@
-"""Whole free nodes by NVLink clique and GPU product, and the ConfigMap `gkm-domains` that shows them.
+"""Count whole free nodes by NVLink clique and GPU product, and write the ConfigMap `gkm-domains` with the counts.
 
 A whole node is free if it is usable, no ComputeDomain holds its IMEX channel, and no pod on it requests GPUs. The
 ConfigMap also has the conditions of the feature. It is written on change, at most every INTERVAL_SECONDS. Admission
@@ -39,22 +39,25 @@ _UNHEALTHY = "unhealthy"
 
 
 class FabricNode(Struct, frozen=True, gc=False):
-    """A node. `gpus` are its allocatable GPUs: None if no device plugin counts them, as where DRA assigns GPUs."""
+    """A node as capacity sees it. `gpus` are its allocatable GPUs.
+
+    None if no device plugin counts them, as with DRA.
+    """
 
     name: str
     clique: str = ""
-    """Its fabric domain, "" if absent."""
+    """The node's fabric domain, "" if absent."""
     product: str = ""
-    """The product of its GPUs, in lower case."""
+    """The product name of the node's GPUs, in lower case."""
     gpus: int | None = None
     usable: bool = False
     """Whether it is Ready and schedulable, its fabric is not unhealthy, and its device plugin, if any, offers GPUs."""
     held_by: str = ""
-    """The uid of the ComputeDomain that has its IMEX channel."""
+    """The uid of the ComputeDomain that uses the node's IMEX channel."""
 
 
 def fabric_node(node: Node, settings: Topology) -> FabricNode:
-    """Return what a node is with the labels of a configuration; one with an invalid value is not usable."""
+    """Return a node reduced to the fields of capacity; a node with an invalid label value is not usable."""
     clique = product = ""
     gpus = None if node.gpus is None else 0
     try:
@@ -68,19 +71,19 @@ def fabric_node(node: Node, settings: Topology) -> FabricNode:
 
 
 def has_gpus(node: FabricNode) -> bool:
-    """Return whether a node is of interest."""
+    """Return whether a node has GPUs or a fabric domain, so that capacity counts it."""
     return bool(node.clique or node.held_by) or node.gpus is not None
 
 
 MAX_TEXT = MAX_BYTES * 3 // 4
-"""The limit of etcd is for the whole ConfigMap, and the conditions need some of it."""
+"""Limit of bytes of the text: etcd limits the whole ConfigMap, and the conditions need a part."""
 
 _Pool = tuple[str, int]
 _Counts = list[int]
 
 
 def capacity(nodes: Iterable[FabricNode], is_busy: Callable[[str], bool]) -> DomainCapacity:
-    """Return the capacity; `is_busy` returns whether a pod on a node requests GPUs. The order of nodes does not matter.
+    """Return the free nodes by clique and product; `is_busy` returns whether a pod on a node requests GPUs.
 
     A node without a device plugin counts with 0 GPUs: DRA assigns them, and no field of the node has their number.
     """
@@ -114,11 +117,11 @@ NAME = "domain-capacity"
 FIELD_MANAGER = "gkm-domains"
 INTERVAL_SECONDS = 5.0
 CALM_SECONDS = 0.5
-"""The delay after a change, so that one write covers the changes that come with it."""
+"""Seconds between a change and the write, so that one write covers several changes."""
 
 
 class CapacityReport:
-    """`capacity` and `conditions` return what to write."""
+    """Writes the ConfigMap `gkm-domains`; `capacity` and `conditions` return its content."""
 
     def __init__(
         self,
@@ -141,7 +144,7 @@ class CapacityReport:
         )
 
     def changed(self) -> None:
-        """Schedule a write."""
+        """Schedule a write of the ConfigMap."""
         self.queue.add(CONFIG_MAP, max(CALM_SECONDS, self._next - self._clock()))
 
     def write(self, name: str) -> None:

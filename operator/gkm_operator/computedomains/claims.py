@@ -1,6 +1,7 @@
-"""Reads single ResourceClaims that pods name: whether they are for GPUs. A watch would show the claims of all pods.
+"""Read single ResourceClaims that pods name, to find whether they are for GPUs.
 
-Admission reads them for the same question (gkm_operator.admission.domains), so both agree about what a set requires.
+A watch would show the claims of all pods. Admission reads them for the same question (gkm_operator.admission.domains),
+so both agree about what a set requires.
 """
 
 import time
@@ -14,27 +15,27 @@ from gkm.kube.memory import MAX_HELD_BYTES, held_bytes
 from gkm.kube.resources import CLAIMS
 
 FOUND_SECONDS, ABSENT_SECONDS = 60.0, 5.0
-"""How long a claim is remembered. Its spec is immutable, but it may be deleted and made anew."""
+"""Seconds for which a found or a missing claim is cached; a claim is immutable, but may be recreated."""
 BURST, PER_SECOND = 100, 10.0
-"""Reads of a namespace."""
+"""Rate limit of reads for one namespace."""
 _MAX_CLAIMS, _MAX_NAMESPACES = 4096, 1024
 _LASTING = frozenset({403, 404})
 
 UNSEEN_SECONDS = 30.0
-"""The interval of looks for a claim that decides and cannot be seen."""
+"""Seconds between two attempts to read a claim that decides about a domain and cannot be read."""
 
 Classes = tuple[str, ...]
 Unseen = tuple[str, str]
-"""Kind and name of a claim, or claim template, that cannot be seen."""
+"""Kind and name of a claim or claim template that cannot be read."""
 
 
 def any_claim(unseen: Iterable[Unseen]) -> bool:
-    """Return whether some are claims: their templates are watched."""
+    """Return whether any of these is a claim; claim templates are watched, so they need no repeated read."""
     return any(kind == CLAIMS.kind for kind, _ in unseen)
 
 
 class ClaimReader:
-    """Thread-safe."""
+    """Reads and caches ResourceClaims. Thread-safe."""
 
     def __init__(self, api: Api, clock: Clock = time.monotonic) -> None:
         self._api = api
@@ -43,7 +44,7 @@ class ClaimReader:
         self._buckets: LRUCache[str, TokenBucket] = LRUCache(_MAX_NAMESPACES)
 
     def device_classes(self, namespace: str, name: str) -> Classes | None:
-        """Return the device classes that a claim requests; None if it cannot be seen, or not now.
+        """Return the device classes that a claim requests; None if the claim cannot be read now.
 
         Raises:
             ApiError: the API server does not answer.

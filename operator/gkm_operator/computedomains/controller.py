@@ -45,14 +45,14 @@ _LOG = logging.getLogger(__name__)
 
 
 CALM_SECONDS = 1.0
-"""The delay after a change that may be an effect of this controller's own writes: the watch delivers them meanwhile."""
+"""Seconds between a change and the reconcile, if this controller's own writes may have caused the change."""
 
 Enqueue = Callable[[Workload, float], None]
-"""Schedules a workload, in some seconds."""
+"""Schedules a workload after some seconds."""
 
 
 class WorkloadReconciler:
-    """Thread-safe for different workloads. `presence` is set by the controller."""
+    """Reconciles the ComputeDomains of one workload. Thread-safe for different workloads."""
 
     def __init__(
         self,
@@ -90,17 +90,17 @@ class WorkloadReconciler:
         pods.changed.append(self._pod_changed)
 
     def reconcile(self, workload: Workload) -> float | None:
-        """Do what one workload needs; return the seconds until the rest may be done, None without a rest.
+        """Reconcile the domains of one workload; return the seconds until the next pass, None if no work is left.
 
         Raises:
-            ApiError, Retry: something failed, and the workload must be reconciled again.
+            ApiError, Retry: a request failed, and the workload must be reconciled again.
         """
         if workload.kind is WorkloadKind.LABEL:
             return self._labels.reconcile(workload, self.presence)
         return self.sets.reconcile(workload, self.presence)
 
     def enqueue_all(self) -> None:
-        """Schedule every workload: what is known of the cluster as a whole has changed."""
+        """Schedule every workload, because a fact about the whole cluster changed."""
         for pod_clique_set in self._watcher.sets.values():
             self._enqueue(_workload_of(pod_clique_set), 0.0)
         for domain in self._watcher.domains.values():
@@ -174,15 +174,15 @@ NAME = "computedomains"
 WORKERS = 4
 PER_NAMESPACE = 2
 LOOK_SECONDS = 30.0
-"""The interval of looks at the API server: five requests each, and where the hosts run IMEX the list of its devices."""
+"""Seconds between two looks at whether ComputeDomains are installed and who manages them; each costs five requests."""
 LEAST_LOOK_SECONDS = 5.0
 LONGEST_ABSENCE_SECONDS = 120.0
-"""The longest interval while ComputeDomains are not installed: most clusters never have them."""
+"""Limit of seconds between looks while ComputeDomains are not installed; most clusters never have them."""
 BACKOFF = Backoff(0.5, 60.0)
 
 
 class DomainsController(Controller):
-    """Runs in the leader only. All state is rebuilt from lists."""
+    """The controller of ComputeDomains. It runs in the leader only, and rebuilds all state from lists."""
 
     def __init__(
         self,
@@ -246,15 +246,15 @@ class DomainsController(Controller):
 
     @property
     def presence(self) -> Presence:
-        """Return what the last look found."""
+        """Return what the last look at the cluster found."""
         return self._reconciler.presence
 
     def conditions(self) -> Sequence[Condition]:
-        """Return the conditions of the whole feature."""
+        """Return the conditions of the feature for the ConfigMap `gkm-domains`."""
         return self.presence.conditions()
 
     def run(self) -> None:
-        """Look now and then. A burst of failed reconciles that ask for a look gets one."""
+        """Look at the API server at intervals, until `stop`."""
         self.repeat(self._look, self._backoff, least=min(LEAST_LOOK_SECONDS, self._look_seconds))
 
     def close_watches(self, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""The ComputeDomains that GKM writes, and the patches that it sends for them. Pure.
+"""Make the ComputeDomains that GKM creates, and the patches that it sends for them. Pure.
 
 The domain of a PodCliqueSet is as Grove's operator writes it (names, labels, owner, finalizer), with a label of GKM
 besides. The domain of a label has that label instead.
@@ -39,7 +39,7 @@ Json = dict[str, Any]
 
 
 class WorkloadKind(StrEnum):
-    """The owner of a domain: a PodCliqueSet, or the pods with one value of the label `gkm.io/compute-domain`."""
+    """What a domain is for: a PodCliqueSet, or pods with the same value of the label `gkm.io/compute-domain`."""
 
     SET = "set"
     LABEL = "label"
@@ -55,7 +55,7 @@ class Workload(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DesiredDomain:
-    """A ComputeDomain to create, under the first of `names` that belongs to no other object.
+    """A ComputeDomain to create, with the first of `names` that is free.
 
     `purpose` is for messages. With a `key`, an existing domain of the same key and controller is the desired one;
     without, any domain of the name is.
@@ -69,7 +69,7 @@ class DesiredDomain:
     key: SetDomainKey | None = None
 
     def is_met_by(self, domain: ComputeDomain) -> bool:
-        """Return whether an existing domain of the namespace serves the workload."""
+        """Return whether an existing domain already is this desired domain."""
         if self.key is None:
             return domain.metadata.name in self.names
         controller = domain.metadata.controller
@@ -77,7 +77,7 @@ class DesiredDomain:
         return is_own and existing(domain).key == self.key
 
     def manifest(self, name: str, now: str) -> Json:
-        """Return the object; it states already that no pod uses it, which costs no further write."""
+        """Return the object to create, with the mark that no pod uses it yet."""
         metadata = {
             "name": name,
             "namespace": self.workload.namespace,
@@ -96,7 +96,7 @@ class DesiredDomain:
 
 
 def of_set(pod_clique_set: PodCliqueSet, key: SetDomainKey) -> DesiredDomain:
-    """Return the domain of one replica, or of a group of it."""
+    """Return the desired domain for one replica of a set, or a group of it."""
     metadata = pod_clique_set.metadata
     labels = {
         MANAGED_BY: GROVE_OPERATOR,
@@ -117,14 +117,14 @@ def of_set(pod_clique_set: PodCliqueSet, key: SetDomainKey) -> DesiredDomain:
 
 
 def of_label(workload: Workload, owners: Sequence[Owner]) -> DesiredDomain:
-    """Return the domain that pods name by a label."""
+    """Return the desired domain for pods with a label value."""
     return DesiredDomain(
         workload, (workload.name,), {DOMAIN_LABEL: workload.name}, owners, f"label {DOMAIN_LABEL}: {workload.name}"
     )
 
 
 def workload_of(domain: ComputeDomain) -> Workload | None:
-    """Return the workload whose reconcile cares about a domain; None for a domain of a user."""
+    """Return the workload that a domain was created for; None for a user's domain."""
     metadata, controller = domain.metadata, domain.metadata.controller
     if controller is not None and is_set(controller):
         return Workload(WorkloadKind.SET, metadata.namespace, controller.name)
@@ -137,7 +137,7 @@ def workload_of(domain: ComputeDomain) -> Workload | None:
 
 
 def is_released(domain: ComputeDomain) -> bool:
-    """Return whether only others still have work for the deletion of a domain."""
+    """Return whether GKM has released a domain, so that only other controllers must still act."""
     return domain.metadata.terminating and FINALIZER not in (domain.metadata.finalizers or ())
 
 
@@ -147,13 +147,13 @@ def is_set(owner: Owner) -> bool:
 
 
 def owner_json(owner: Owner) -> Json:
-    """Return an owner reference; only a controller blocks its foreground deletion, as in Grove."""
+    """Return an owner reference as JSON; only a controller reference blocks foreground deletion, as in Grove."""
     controls = {"controller": True, "blockOwnerDeletion": True} if owner.controller else {}
     return {"apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid, **controls}
 
 
 def without_finalizer(metadata: MnnvlMetadata) -> Json:
-    """Return the metadata of a patch that removes Grove's finalizer and no other one; {} if it is absent.
+    """Return patch metadata that removes Grove's finalizer only; {} if the object does not have it.
 
     A merge patch replaces the whole list, so it names the version: another controller may add a finalizer meanwhile.
     """
@@ -165,6 +165,6 @@ def without_finalizer(metadata: MnnvlMetadata) -> Json:
 
 
 def with_owners(metadata: MnnvlMetadata, more: Sequence[Owner]) -> Json:
-    """Return the metadata of a patch that adds owners; it names the version, for it replaces the whole list."""
+    """Return patch metadata that adds owner references, with the resourceVersion that was read."""
     owners = [owner_json(owner) for owner in (*(metadata.owner_references or ()), *more)]
     return {"ownerReferences": owners, "resourceVersion": metadata.resource_version}

@@ -1,4 +1,4 @@
-"""When ComputeDomains may be created, and when their annotations may be written.
+"""Limit how often ComputeDomains are created, and how often their annotations are written.
 
 NVIDIA's controller reconciles ten times a second over all domains, three times for each new one, and a write to a
 ComputeDomain takes one of these. So annotations are paced, but a mark that protects is written at once. A namespace has
@@ -18,7 +18,7 @@ from gkm.kube.api import Key
 
 INTERVAL_SECONDS = 2.0
 FIGURES_SECONDS = 15.0
-"""The pause before a write that changes figures only: the number of pods, or of nodes."""
+"""Seconds before a write that only changes numbers of pods or nodes."""
 
 
 @dataclass(slots=True)
@@ -29,7 +29,7 @@ class _Times:
 
 
 class WritePacing:
-    """Thread-safe.
+    """Limits annotation writes for each domain. Thread-safe.
 
     A protecting write does not wait, and is not repeated before the next paced one: the watch may not have delivered it
     yet. No other write comes in between, so a mark cannot fall unseen.
@@ -48,7 +48,7 @@ class WritePacing:
         self._lock = Lock()
 
     def seconds(self, key: Key, *, figures_only: bool) -> float:
-        """Return the seconds until a paced write, 0 or less if it may be now."""
+        """Return the seconds until a normal write of a domain's annotations, 0 or less if it may be now."""
         with self._lock:
             pause = self._figures if figures_only else self._interval
             return self._of(key).last + pause - self._clock()
@@ -59,12 +59,12 @@ class WritePacing:
             return self._clock() - self._of(key).first
 
     def unprotected(self, key: Key, uids: Iterable[str]) -> set[str]:
-        """Return the objects of a domain that were not protected since its last paced write."""
+        """Return the uids of a domain's objects that no write has protected since the last normal write."""
         with self._lock:
             return set(uids) - self._of(key).protected
 
     def wrote(self, key: Key, protected: Iterable[str] = ()) -> None:
-        """Record a write: a paced write, or a write that protected these objects."""
+        """Record a write: a normal write, or a write that protected these objects."""
         with self._lock:
             times = self._of(key)
             times.last = self._clock()
@@ -82,18 +82,18 @@ class WritePacing:
 
 
 CREATION_BURST = 300
-"""Creations of a namespace at once: 90 seconds of NVIDIA's controller."""
+"""Limit of creations in a namespace at once: NVIDIA's controller needs 90 seconds for them."""
 CREATIONS_PER_SECOND = 3.0
 CREATION_BATCH = 10
-"""Creations that a workload reserves at a time, so that many workloads of a namespace take turns."""
+"""Number of creations that a workload reserves at a time, so that workloads of a namespace take turns."""
 LONGEST_SECONDS = 120.0
-"""Reservations reach no further: workloads may be deleted before they use theirs."""
+"""Limit in seconds of reservations in advance: workloads may be deleted before they use theirs."""
 _ROUNDING = 1e-3
 _MAX_NAMESPACES, _MAX_RESERVED = 4096, 16384
 
 
 class CreationPacing:
-    """Thread-safe for different workloads; only the most recent namespaces are tracked."""
+    """Limits creations of domains per namespace. Thread-safe for different workloads."""
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
@@ -103,7 +103,7 @@ class CreationPacing:
         self._lock = Lock()
 
     def seconds(self, namespace: str, workload: Hashable, missing: int) -> float:
-        """Return 0.0 if a domain of a workload that lacks `missing` may be created now, and use up one creation.
+        """Return 0.0 if a domain may be created now, and count it; otherwise the seconds until some may be created.
 
         Else return the seconds until some may be, which are reserved.
         """

@@ -1,4 +1,4 @@
-"""Whether this controller can work: the kinds are served, the rights are granted, and Grove leaves the work to GKM.
+"""Find whether this controller can work: kinds are installed, rights are granted, and Grove does not do the work.
 
 And who runs the IMEX daemons, on which readiness depends.
 """
@@ -30,7 +30,7 @@ _FORBIDDEN = 403
 
 @dataclass(frozen=True, slots=True)
 class Presence:
-    """The found kinds; `since` is the time of the last change. `sets` is whether PodCliqueSets are served."""
+    """Whether ComputeDomains can be managed; `since` is when that last changed. `sets`: PodCliqueSets are installed."""
 
     available: bool = False
     sets: bool = False
@@ -48,7 +48,7 @@ class Presence:
 
 
 def observe(api: Api, grove_cluster_role: str, before: Presence) -> Presence:
-    """Return the presence now; `before` itself without a change.
+    """Look at the API server and return the result; `before` itself if nothing has changed.
 
     Raises:
         ApiError: the API server does not respond, or not now.
@@ -63,7 +63,7 @@ def observe(api: Api, grove_cluster_role: str, before: Presence) -> Presence:
 
 
 def missing_kind(api: Api) -> str:
-    """Return the kind that the API server lacks for ComputeDomains, "" if it lacks none.
+    """Return the kind for ComputeDomains that the API server does not have, "" if it has all.
 
     Raises:
         ApiError: the API server does not respond, or refuses.
@@ -90,7 +90,7 @@ def _observe(api: Api, grove_cluster_role: str) -> Presence:
 
 
 def imex_mode(api: Api) -> IMEXMode:
-    """Return who runs the IMEX daemons. With the DeviceClass of daemons, the devices are not read.
+    """Return who runs the IMEX daemons: NVIDIA's driver or the hosts.
 
     Raises:
         ApiError: the API server does not respond, or refuses.

@@ -1,7 +1,6 @@
-"""Watches PodCliqueSets, ComputeDomains, ResourceClaimTemplates and pods, with the indexes that the controller needs.
+"""Watches PodCliqueSets, ComputeDomains, ResourceClaimTemplates and pods, and index them for the controller.
 
-The relevant pods have claims or our label, or use GPUs of a node. Must never write to the API
-server.
+The relevant pods have claims or our label, or use GPUs of a node. Must never write to the API server.
 """
 
 from collections.abc import Callable, Iterable
@@ -31,7 +30,7 @@ OVERDUE_SECONDS = 60.0
 
 
 def is_overdue(pod: WatchedPod, now: datetime) -> bool:
-    """Return whether a pod has not ended long after its grace period: the node is dead, or its kubelet cannot stop it.
+    """Return whether a pod is still there long after its grace period, because its node is dead or its kubelet hangs.
 
     The deletionTimestamp of a pod is the end of its grace period.
     """
@@ -42,7 +41,7 @@ def is_overdue(pod: WatchedPod, now: datetime) -> bool:
 
 
 class DomainPods:
-    """All living pods that matter, indexed. Thread-safe.
+    """Indexes the living pods that concern ComputeDomains. Thread-safe.
 
     The callbacks in `changed` get each change after the indexes have it; add them before the start. A pod that is not
     known in full is left out, and `on_refused` gets it.
@@ -58,12 +57,12 @@ class DomainPods:
         self._by_node: Index[str, WatchedPod] = Index(lambda pod: [pod.node] if pod.node else [], _uid)
 
     def matters(self, pod: WatchedPod) -> bool:
-        """Return whether a pod has not ended, and has claims, our label, or GPUs of a node, or is not known in full."""
+        """Return whether a pod has not ended, and has claims, GKM's label or GPUs of a node."""
         uses = pod.claims or pod.domain or (pod.node and self.names_gpus(pod))
         return not pod.ended and bool(uses or pod.refused)
 
     def change(self, old: WatchedPod | None, new: WatchedPod | None) -> None:
-        """Apply a change of a pod; ignore one of fields that are not stored."""
+        """Apply a change of a pod, unless it concerns only fields that are not stored."""
         if new is not None and new.refused:
             self._refuse(old, new)
             new = None
@@ -78,7 +77,7 @@ class DomainPods:
             callback(old, new)
 
     def names_gpus(self, pod: WatchedPod) -> bool:
-        """Return whether a pod requests GPUs by a resource."""
+        """Return whether a pod requests GPUs by a resource such as nvidia.com/gpu."""
         return self.gpus.any_resource(pod.resources)
 
     def requests_gpus(self, pod: WatchedPod, classes: DeviceClasses) -> bool:
@@ -86,15 +85,15 @@ class DomainPods:
         return self.names_gpus(pod) or any(self.gpus.any_gpu_class(classes(claim)) for claim in pod.claims)
 
     def using(self, namespace: str, template: str) -> tuple[WatchedPod, ...]:
-        """Return the living pods of a namespace that reference a ResourceClaimTemplate, in no order."""
+        """Return the living pods of a namespace that reference a ResourceClaimTemplate, in no particular order."""
         return self._by_template.get((namespace, template))
 
     def labeled(self, namespace: str, domain: str) -> tuple[WatchedPod, ...]:
-        """Return the living pods of a namespace whose label names a ComputeDomain, in no order."""
+        """Return the living pods of a namespace whose label names a ComputeDomain, in no particular order."""
         return self._by_label.get((namespace, domain))
 
     def on_node(self, node: str) -> tuple[WatchedPod, ...]:
-        """Return the stored pods of a node, in no order."""
+        """Return the stored pods on a node, in no particular order."""
         return self._by_node.get(node)
 
     def _refuse(self, old: WatchedPod | None, new: WatchedPod) -> None:
@@ -108,7 +107,10 @@ def _label_keys(pod: WatchedPod) -> list[Key]:
 
 
 class WatchedSet(PodCliqueSet, frozen=True):
-    """A PodCliqueSet. One that is not enrolled has no template: its annotations are immutable."""
+    """A PodCliqueSet as watches hold it.
+
+    A set that is not enrolled has no template, because its annotations are immutable.
+    """
 
     def __post_init__(self) -> None:
         if not enrolls(self):
@@ -119,7 +121,7 @@ SETS = PODCLIQUESETS.of(WatchedSet)
 
 
 class DomainWatcher:
-    """Three reflectors. Thread-safe; the callbacks get each change after the indexes have it.
+    """Watches PodCliqueSets, ComputeDomains and claim templates. Thread-safe.
 
     Add callbacks before `start`. The sets are watched only where their kind is installed.
     """
@@ -137,11 +139,11 @@ class DomainWatcher:
 
     @property
     def synced(self) -> bool:
-        """Return whether every started watch has listed once."""
+        """Return whether every started watch has a complete list."""
         return self._watches.synced
 
     def start(self, *, sets: bool) -> None:
-        """Start the watches that have not started; the watch of PodCliqueSets only if `sets`."""
+        """Start the watches that have not started yet; PodCliqueSets only if `sets`."""
         self._watches.start(self.templates, self.domains, *((self.sets,) if sets else ()))
 
     def close(self, seconds: float) -> None:
@@ -149,11 +151,11 @@ class DomainWatcher:
         self._watches.close(seconds)
 
     def pod_clique_set(self, namespace: str, name: str) -> PodCliqueSet | None:
-        """Return a set as last observed; an outline of a large one (gkm.kube.memory)."""
+        """Return a set as last observed; a reduced copy of a large set (gkm.kube.memory)."""
         return self.sets.get(name, namespace)
 
     def domain(self, namespace: str, name: str) -> ComputeDomain | None:
-        """Return a domain as last observed; an outline of a large one."""
+        """Return a domain as last observed; a reduced copy of a large domain."""
         return self.domains.get(name, namespace)
 
     def template(self, namespace: str, name: str) -> ResourceClaimTemplate | None:
@@ -165,11 +167,11 @@ class DomainWatcher:
         return self._by_workload.get(workload)
 
     def domains_with_template(self, namespace: str, template: str) -> tuple[ComputeDomain, ...]:
-        """Return the domains whose claim template has a name, in no order."""
+        """Return the domains whose claim template has this name, in no particular order."""
         return self._by_template.get((namespace, template))
 
     def serves(self, domain: ComputeDomain) -> bool:
-        """Return whether a domain works for pods that use it, though it may be terminating.
+        """Return whether a domain still works for pods that use it, even if it is being deleted.
 
         NVIDIA's controller deletes the claim template first, and the admission policy refuses that while pods use it.
         """
@@ -184,7 +186,7 @@ class DomainWatcher:
         claims: ClaimReader | None = None,
         unseen: set[Unseen] | None = None,
     ) -> DeviceClasses:
-        """Return the function that finds the device classes of a pod's claim.
+        """Return a function that finds the device classes of a pod's claim.
 
         `unknown` are the classes of a claim that cannot be seen, such as a named claim without `claims`; it is added to
         `unseen`.

@@ -1,4 +1,4 @@
-"""The condition NVLinkFabricHealthy of a Node, from its NodeFabric and its readiness. Pure.
+"""Compute the condition NVLinkFabricHealthy of a Node from its NodeFabric and its readiness. Pure.
 
 The health, its reason and its time are the agent's (gkm_agent.fabric.objects.healthy): here is no second rule about it.
 A node without an NVLink fabric has no condition, because programs that repair nodes take Unknown for a fault.
@@ -18,7 +18,7 @@ _READY = "Ready"
 
 
 class FabricCondition(Struct, frozen=True, rename="camel", gc=False):
-    """A condition of a Node or of a NodeFabric: the fields that a Node has, without the time of its heartbeat."""
+    """A condition of a Node or NodeFabric, without the heartbeat time."""
 
     type: _Text
     status: _Text
@@ -55,12 +55,12 @@ class ConditionedObject(Struct, frozen=True, gc=False):
 
     @property
     def name(self) -> str:
-        """Return the name."""
+        """Return the name of the object."""
         return self.metadata.name
 
     @property
     def domain(self) -> str:
-        """Return the NVLink domain of a NodeFabric, or the one before a fault took it; "" if absent."""
+        """Return the NVLink domain of a NodeFabric; during a fault, the domain from before; "" if absent."""
         return self.status.domain or self.status.last_domain
 
     def condition(self, kind: str) -> FabricCondition | None:
@@ -69,7 +69,7 @@ class ConditionedObject(Struct, frozen=True, gc=False):
 
 
 def wanted_condition(node: ConditionedObject, fabric: ConditionedObject | None) -> FabricCondition | None:
-    """Return the condition that a Node should have, None for a node without an NVLink fabric or without a report.
+    """Return the condition that a Node should have; None without an NVLink fabric or a report of the agent.
 
     While a node is not ready, its agent may not report: the last report does not count. `last_transition_time` is the
     time since which the status is what it is, as the agent or the node controller wrote it.

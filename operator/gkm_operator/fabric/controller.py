@@ -32,11 +32,11 @@ NAME = "fabric"
 FIELD_MANAGER = "gkm.io/fabric"
 WORKERS = 2
 WRITES_BURST, WRITE_SECONDS = 50, 0.02
-"""50 requests at once, then 50 a second: the first conditions of 12,500 nodes take 4 minutes."""
+"""Rate limit of writes: 50 at once, then 50 a second; the first conditions of 12,500 nodes take 4 minutes."""
 CALM_SECONDS = 1.0
-"""The delay of a domain after a change, so that one request has the changes of its nodes."""
+"""Seconds between a change of a node and the write of its domain, so that one write covers several nodes."""
 DOMAIN_SECONDS = 300.0
-"""A domain is written again after this time: its HyperNode may be made later, or anew."""
+"""Seconds after which a domain's condition is written again: its HyperNode may have been created since."""
 BACKOFF = Backoff(0.5, 60.0)
 NODES = Resource("v1", "Node", "nodes", namespaced=False, type=ConditionedObject, unbounded=BY_ADMINISTRATORS)
 FABRICS = Resource(API_VERSION, "NodeFabric", "nodefabrics", namespaced=False, type=ConditionedObject)
@@ -45,7 +45,10 @@ _DOMAIN = "domain/"
 
 
 class FabricController(Controller):
-    """Runs if `fabric.nodeConditions`. Domains need `topology.hyperNodes`."""
+    """Writes the condition NVLinkFabricHealthy.
+
+    It runs if `fabric.nodeConditions`; HyperNodes need `topology.hyperNodes`.
+    """
 
     def __init__(self, api: Api, settings: Fabric, topology: Topology) -> None:
         super().__init__(NAME, enabled=settings.node_conditions)
@@ -63,7 +66,7 @@ class FabricController(Controller):
         self.queues = [self.queue]
 
     def reflectors(self) -> Sequence[Reflector[ConditionedObject]]:
-        """Return the watches: to half a list, the controller would answer with removals."""
+        """Return the watches; writes begin after their lists are complete."""
         return (self._nodes, self._fabrics)
 
     def reconcile(self, key: str) -> float | None:

@@ -1,7 +1,7 @@
-"""The condition NVLinkFabricHealthy of a HyperNode: how many nodes of an NVLink domain are impaired, and since when.
+"""Compute the condition NVLinkFabricHealthy of a HyperNode: how many nodes of an NVLink domain are impaired.
 
-A node counts in the domain that its agent reported last, also when a fault took the domain of the node. Pure, but for
-the index, which is thread-safe.
+// It also says since when. A node counts in the domain that its agent reported last, also when a fault took the domain
+of the node. Pure, but for the index, which is thread-safe.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ _WORST_FIRST = ((FALSE, IMPAIRED, "impaired"), (UNKNOWN, NOT_KNOWN, "not known")
 
 
 def domain_condition(states: Mapping[str, FabricCondition]) -> FabricCondition | None:
-    """Return the condition of a domain from the conditions of its nodes, None without nodes.
+    """Return the condition of a domain from the conditions of its nodes; None if it has no nodes.
 
     The worst status of a node decides. The domain has it since the first of these nodes has it; if all are healthy,
     since the last one is.
@@ -35,14 +35,14 @@ def domain_condition(states: Mapping[str, FabricCondition]) -> FabricCondition |
 
 
 class DomainIndex:
-    """The nodes of each NVLink domain, from the changes of NodeFabrics."""
+    """Indexes nodes by NVLink domain, from changes of NodeFabrics."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, set[str]] = {}
         self._lock = Lock()
 
     def change(self, old: ConditionedObject | None, new: ConditionedObject | None) -> set[str]:
-        """Record a change; return the domains whose nodes, or the health of these, may have changed."""
+        """Apply a change of a NodeFabric; return the domains whose condition may have changed."""
         with self._lock:
             if old is not None and old.domain:
                 around = self._nodes.get(old.domain, set())

@@ -1,8 +1,8 @@
-"""The controller of the topology: threads and queue around sources, tree, sinks and report.
+"""The controller of the topology: the threads and the queue that read sources, build the tree and write it.
 
-One thread looks at the API server now and then: whether the kinds are there that the configuration needs. A queue has
-a key for each provider, for the tree, for each sink, for replies and for the report; each of them is level-triggered.
-It is idle unless the configuration asks for HyperNodes, a Topology or node labels.
+One thread looks at the API server now and then: whether the kinds are there that the configuration needs. A queue has a
+key for each provider, for the tree, for each sink, for replies and for the report; each of them is level-triggered. It
+is idle unless the configuration asks for HyperNodes, a Topology or node labels.
 """
 
 import logging
@@ -38,15 +38,15 @@ _LOG = logging.getLogger(__name__)
 
 NAME = "topology"
 WORKERS = 6
-"""Two for sinks with many writes, and four for the rest."""
+"""Number of workers: two for sinks with many writes, and four for other work."""
 LOOK_SECONDS = 30.0
-"""The interval of looks at the API server: a request for each kind, and one for each Topology."""
+"""Seconds between two looks at whether the needed kinds are installed."""
 CALM_SECONDS = 1.0
-"""The delay after a change, so that one tree has the changes that come with it."""
+"""Seconds between a change and the next tree, so that one tree covers several changes."""
 LEAST_SECONDS, REST = 2.0, 4.0
-"""Between two trees, or two readings of a provider, pass at least this time, and so many times what the last took."""
+"""Minimum pause in seconds between two trees or readings, and the pause as a multiple of the last duration."""
 WRITES_BURST, WRITE_SECONDS = 50, 0.02
-"""Requests of one sink: 50 at once, then 50 a second. 1,000 HyperNodes take 20 s, the labels of 12,500 nodes 4 min."""
+"""Rate limit of writes of one sink: 50 at once, then 50 a second; labels of 12,500 nodes take 4 minutes."""
 BACKOFF = Backoff(0.5, 60.0)
 # Both versions have the fields in use; Kueue 0.15 and later serve the newer one.
 _KUEUE = (KUEUE_TOPOLOGIES_V1BETA2, KUEUE_TOPOLOGIES)
@@ -54,7 +54,7 @@ TREE, REPLIES, REPORT, _PROVIDER = "tree", "replies", "report", "provider/"
 
 
 class TopologyController(Controller):
-    """Runs in the leader only. All state is rebuilt from lists.
+    """Builds the tree and writes it for schedulers. It runs in the leader only, and rebuilds all state from lists.
 
     `succeeds` returns whether requests of an earlier leader may be on their way: then HyperNodes are written after
     `quiet_seconds`.
@@ -116,19 +116,19 @@ class TopologyController(Controller):
 
     @property
     def is_quiet(self) -> bool:
-        """Return whether no request is on its way any more, including requests of an earlier leader.
+        """Return whether no write of this or an earlier leader can still arrive.
 
         A process that writes no HyperNodes need not delay its successor.
         """
         return self.ended and (self.writer.is_quiet or not self._settings.hyper_nodes.enabled)
 
     def work(self) -> None:
-        """Start, and return at once, independent of the API server."""
+        """Start the thread if the feature is enabled; return at once, even if the API server is down."""
         self.writer.quiet_until = time.monotonic() + self._quiet_seconds * self._succeeds()
         super().work()
 
     def run(self) -> None:
-        """Look at the API server now and then."""
+        """Look at the API server at intervals, until `stop`."""
         self.repeat(self._look, self._backoff)
 
     def close_watches(self, seconds: float) -> None:

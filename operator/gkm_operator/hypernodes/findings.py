@@ -1,4 +1,4 @@
-"""The report about each part of the topology: a condition, and an Event when it changes. Pure.
+"""Report on each part of the topology: a condition, and an Event when it changes. Pure.
 
 No message has content of a provider. Names of HyperNodes, which can be names of switches, stand in details only.
 """
@@ -26,7 +26,7 @@ _GOOD = frozenset(
 
 
 class Blocked(Exception):
-    """Something that GKM does not change itself, or not before `after` seconds; the message has the remedy."""
+    """A problem that GKM cannot or must not solve, at least not for `after` seconds; the message has the remedy."""
 
     def __init__(self, reason: TopologyReason, message: str, *, detail: str = "", after: float | None = None) -> None:
         super().__init__(message)
@@ -36,7 +36,7 @@ class Blocked(Exception):
 
 
 class PartFinding(NamedTuple):
-    """The state of one part: the type of its condition, and why it has its status.
+    """The state of one part: the type, status, reason and message of its condition.
 
     `detail` stands in the condition only, and not in logs and Events. An Event is sent when reason or `occasion`
     change.
@@ -50,17 +50,17 @@ class PartFinding(NamedTuple):
 
     @property
     def good(self) -> bool:
-        """Return whether all is well."""
+        """Return whether the part has no problem."""
         return self.reason in _GOOD
 
     @property
     def text(self) -> str:
-        """Return the message of the condition."""
+        """Return the message for the condition."""
         return f"{self.message}: {self.detail}" if self.detail else self.message
 
 
 def of_providers(reports: Sequence[ProviderStatus], waits_for: Iterable[str]) -> PartFinding:
-    """Return whether every provider serves."""
+    """Return whether every provider serves a tree, as the condition ProvidersServing."""
     starting = sorted(waits_for)
     failed = [report for report in reports if report.state in (ProviderState.FAILED, ProviderState.STALE)]
     waits = ""
@@ -77,7 +77,7 @@ def of_providers(reports: Sequence[ProviderStatus], waits_for: Iterable[str]) ->
 
 
 def of_guard(state: GuardState, settings: TopologyGuard, *, built: bool) -> PartFinding:
-    """Return whether the present tree may be written."""
+    """Return whether the guard approves the present tree, as the condition TreeApproved."""
     if not built:
         return PartFinding(TREE, TopologyReason.NOT_CHECKED, "no tree has been built yet")
     if not state.tripped:
@@ -93,7 +93,7 @@ def of_guard(state: GuardState, settings: TopologyGuard, *, built: bool) -> Part
 
 
 def of_conflicts(conflicts: Sequence[Conflict], others: Mapping[str, int]) -> PartFinding:
-    """Return whether HyperNodes of other sources are compatible with GKM's; `others` counts them by source."""
+    """Return whether GKM's HyperNodes conflict with those of other owners; `others` counts these by owner."""
     beside = f"HyperNodes beside GKM's: {_counted(others)}" if others else ""
     if not conflicts:
         return PartFinding(CONFLICTS, TopologyReason.NO_CONFLICTS, beside, occasion=",".join(sorted(others)))

@@ -1,4 +1,4 @@
-"""The state of all parts of the topology: the ConfigMap `gkm-topology`, and an Event for each condition that changes.
+"""Report the state of the topology: write the ConfigMap `gkm-topology`, and an Event for each changed condition.
 
 It is written on change, at most every INTERVAL_SECONDS. No component depends on it.
 """
@@ -44,7 +44,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """Reads the parts; thread-safe."""
+    """Collects the state of all parts of the topology. Thread-safe."""
 
     settings: Topology
     sources: Sequence[Source]
@@ -53,7 +53,7 @@ class Overview:
     writer: HyperNodeWriter
 
     def findings(self) -> list[PartFinding]:
-        """Return the report about each part."""
+        """Return the condition of each part."""
         state = self.tree.state
         reports = [source.report() for source in self.sources]
         built = state.desired is not None
@@ -89,7 +89,7 @@ class Overview:
         )
 
     def record(self) -> None:
-        """Record what metrics show of providers and conflicts."""
+        """Update the metrics about providers and conflicts."""
         metrics.TOPOLOGY_CONFLICTS.set(len(self.writer.conflicts))
         for source in self.sources:
             found = source.report().state
@@ -104,7 +104,7 @@ _PASSING = frozenset({TopologyReason.NOT_CHECKED, TopologyReason.PROVIDERS_START
 
 
 class TopologyReport:
-    """For one thread."""
+    """Writes the report. Only one thread may use it."""
 
     def __init__(
         self,
@@ -128,7 +128,9 @@ class TopologyReport:
         self._next = clock()
 
     def write(self) -> float | None:
-        """Write the report if it has changed; return the seconds until it may be written, None if it is written.
+        """Write the report if it has changed and is due.
+
+        Return the seconds until it may be written, None if it is current.
 
         Raises:
             ApiError: the API server refuses the write, or does not respond.

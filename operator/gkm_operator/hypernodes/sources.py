@@ -1,4 +1,4 @@
-"""The providers of the configuration as the tree sees them: placements, and a state for people.
+"""The configured providers as sources of the tree: the placements of nodes, and a state for people.
 
 A provider that fails keeps its last placements.
 """
@@ -28,34 +28,37 @@ _LOG = logging.getLogger(__name__)
 POD_LABEL = "gkm.io/provider"
 """The label of a provider's pods, with its name (deploy/chart)."""
 HEARTBEAT_STALE_SECONDS = 180.0
-"""A pod writes every 30 s. One that is rescheduled, or whose API server is away, may take some of these."""
+"""Seconds without a heartbeat after which a provider is stale; a pod writes every 30 s."""
 _SLACK = 60.0
-"""An observed time is written with the next heartbeat."""
+"""Seconds by which an observed time may be late: it is written with the next heartbeat."""
 _UNLISTED = "waits for the list of providertrees: if it does not come, the controllers' log says why"
 _DECODING = Lock()
-"""One tree at a time is unpacked: each may take 32 MiB and what its values take."""
+"""Lets only one tree be unpacked at a time: each may take 32 MiB."""
 MAX_FAULTS = 8
-"""Sentences about a provider's data in its report."""
+"""Limit of sentences about a provider's data in the report."""
 
 
 class Source(Protocol):
-    """A provider. `placements` is None until it has served once."""
+    """A provider as a source of the tree. `placements` is None until it has served once."""
 
     name: str
     placements: Placements | None
 
     def refresh(self) -> bool:
-        """Read what has changed; return whether the placements have. May take minutes. For one thread at a time."""
+        """Read changes; return whether the placements changed. May take minutes.
+
+        Only one thread at a time may call it.
+        """
 
     def report(self) -> ProviderStatus:
-        """Return the state for people, without content of the source."""
+        """Return the state of the provider for the report, without content of its source."""
 
     def lag(self, now: float) -> float:
-        """Return how many seconds old the data may be at `now`, in seconds since 1970; NaN before the first data."""
+        """Return the age of the data in seconds at `now` (seconds since 1970); NaN before the first data."""
 
 
 class LabelSource:
-    """The provider `labels`."""
+    """The provider `labels`, which reads the labels of watched Nodes."""
 
     def __init__(self, watcher: TopologyWatcher, settings: Topology) -> None:
         self.name = "labels"
@@ -65,7 +68,7 @@ class LabelSource:
         self._version = -1
 
     def refresh(self) -> bool:
-        """Read the labels of all nodes, if a node has changed."""
+        """Read the labels of all nodes if a node has changed."""
         version = self._watcher.node_input.version
         if version == self._version or not self._watcher.nodes.synced.is_set():
             return False
@@ -78,18 +81,18 @@ class LabelSource:
         return True
 
     def report(self) -> ProviderStatus:
-        """Return the state."""
+        """Return the state of the provider for the report."""
         if self.placements is None:
             return ProviderStatus(self.name, ProviderState.STARTING, reason="waits for the list of nodes")
         return serving(self.name, self.placements)
 
     def lag(self, _now: float) -> float:
-        """Return 0: a watch shows every change."""
+        """Return 0: a watch delivers every change at once."""
         return math.nan if self.placements is None else 0.0
 
 
 class LastChange:
-    """When a time in an object was changed last, in seconds since 1970.
+    """When a value in an object last changed, in seconds since 1970.
 
     A change that this process sees happens now, independent of the clock of the other machine. For the first value,
     which may be old, the time itself is used, but never a later time than now.
@@ -101,7 +104,7 @@ class LastChange:
         self._is_first = True
 
     def see(self, text: str | None, now: float) -> None:
-        """Observe the present value; None before the first value."""
+        """Compare with the present value; None if the object has no value yet."""
         if text == self.text:
             return
         moment = utc_time(text)
@@ -114,7 +117,7 @@ class LastChange:
 
 
 class ProviderSource:
-    """A provider that runs in a pod, by its ProviderTree. An unusable tree changes only the report."""
+    """A provider that runs in a pod and writes a ProviderTree. An unusable tree changes only the report."""
 
     def __init__(
         self, name: str, watcher: TopologyWatcher, levels: Sequence[str], *, now: Callable[[], float] = time.time
@@ -135,11 +138,11 @@ class ProviderSource:
 
     @property
     def revision(self) -> int | None:
-        """Return the revision that was read last, None before the first."""
+        """Return the revision of the tree that was read last, None before the first."""
         return self._read[1] if self._read is not None else None
 
     def refresh(self) -> bool:
-        """Read the ProviderTree."""
+        """Read the ProviderTree; return whether the placements changed."""
         found = self._watcher.provider_trees.get(self.name)
         if found is None:
             return False
@@ -171,7 +174,7 @@ class ProviderSource:
         return True
 
     def report(self) -> ProviderStatus:
-        """Return the state."""
+        """Return the state of the provider for the report."""
         state, reason = self._state()
         found = self._watcher.provider_trees.get(self.name)
         spec = found.spec if found is not None else ProviderTreeSpec()
@@ -187,7 +190,7 @@ class ProviderSource:
         )
 
     def lag(self, now: float) -> float:
-        """Return the seconds since the provider has read its source."""
+        """Return the seconds since the provider last read its source."""
         return math.nan if self.placements is None else max(0.0, now - self._observed.at)
 
     def _state(self) -> tuple[ProviderState, str]:
@@ -234,7 +237,7 @@ def _checked(text: str) -> HyperNodeSet:
 
 
 def serving(name: str, found: Placements) -> ProviderStatus:
-    """Return the state of a provider that serves."""
+    """Return the state of a provider that serves a tree."""
     return ProviderStatus(
         name,
         ProviderState.SERVING,

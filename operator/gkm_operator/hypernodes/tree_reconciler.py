@@ -1,4 +1,4 @@
-"""Makes the tree of all providers, and approves it for the writers unless the guard is tripped. Sends no request.
+"""Build the tree from all providers, and approve it for writing unless the guard stops it. Sends no request.
 
 No change is approved before every configured provider has served once: the objects in the API server stay as they are.
 """
@@ -29,7 +29,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class DesiredTrees:
-    """The trees for the schedulers. `too_large` HyperNodes and `unlisted` nodes are left out (trees.volcano)."""
+    """The tree in the form of each scheduler."""
 
     tree: Tree
     version: str
@@ -39,12 +39,12 @@ class DesiredTrees:
     unlisted: tuple[str, ...] = ()
 
     def domains(self) -> dict[str, int]:
-        """Return the number of domains by level, without the nodes that are their own domains."""
+        """Return the number of domains by level, without domains that a single node forms for lack of another."""
         levels = zip(self.tree.levels, self.tree.domains, strict=True)
         return {level: sum(not domain.own for domain in domains) for level, domains in levels}
 
     def placed(self) -> int:
-        """Return the number of nodes that lie in a domain with a name at any level."""
+        """Return the number of nodes that lie in a named domain at any level."""
         widest = max(
             ([domain.end - domain.first for domain in level if not domain.own] for level in self.tree.domains),
             key=sum,
@@ -55,7 +55,7 @@ class DesiredTrees:
 
 @dataclass(slots=True)
 class TreeState:
-    """The findings of the last reconcile. `waits_for` are the providers that have not served yet.
+    """The result of the last pass. `waits_for` are providers that have not served a tree yet.
 
     `sources` are the placements that the approved tree is made of, the most trusted ones first.
 
@@ -73,7 +73,7 @@ class TreeState:
 
 
 class TreeReconciler:
-    """For one thread; `state` may be read by others. `approved_sources` have changed where `on_approved` is called."""
+    """Builds and approves trees. One thread writes; others may read `state`."""
 
     def __init__(
         self, watcher: TopologyWatcher, sources: Sequence[Source], settings: Topology, *, clock: Clock = time.monotonic
@@ -87,11 +87,11 @@ class TreeReconciler:
 
     @property
     def approved(self) -> DesiredTrees | None:
-        """The tree that may be written now; None while the list has objects that the guard has not compared."""
+        """Return the tree that may be written now; None while the guard has not compared all listed objects."""
         return self.state.approved if self._listed() <= self.state.compared else None
 
     def approved_sources(self) -> Named | None:
-        """Return what Runs are planned with; None before the first approval."""
+        """Return the placements that Runs are planned with; None before the first approval."""
         return self.state.sources
 
     def reconcile(self) -> float | None:

@@ -24,7 +24,7 @@ from gkm_operator.nodes import NODES
 
 
 class WatchedTree(Struct, frozen=True, gc=False):
-    """A ProviderTree without the metadata that anybody with a right to it could fill."""
+    """A ProviderTree with reduced metadata, because users could fill it."""
 
     metadata: ThinMetadata
     spec: ProviderTreeSpec = ProviderTreeSpec()
@@ -35,7 +35,7 @@ TREES = PROVIDER_TREES.of(WatchedTree)
 
 
 class Input:
-    """Something that a provider or a writer reads: `version` grows with each relevant change."""
+    """Something that a provider or writer reads; `version` grows with each relevant change."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self.version = 0
@@ -43,13 +43,13 @@ class Input:
         self._changed = changed
 
     def advance(self) -> None:
-        """Record a change."""
+        """Increase the version after a change."""
         self.version = next(self._versions)
         self._changed()
 
 
 class TopologyWatcher:
-    """The reflectors that the configuration needs; `changed` is called after each relevant change. Thread-safe.
+    """The watches that the configuration needs; `changed` is called after each relevant change. Thread-safe.
 
     `tree_changed` is called with the provider of a ProviderTree that has changed. `hypernode_changed` are called with
     each relevant change of a HyperNode: add them before `start`.
@@ -76,7 +76,7 @@ class TopologyWatcher:
 
     @property
     def synced(self) -> bool:
-        """Return whether the watches of Nodes and of HyperNodes, if it has started, have listed once."""
+        """Return whether the watches of Nodes, and of HyperNodes if started, have complete lists."""
         needed = [one for one in (self.nodes, self.hypernodes) if one in self._watches]
         return bool(needed) and all(reflector.synced.is_set() for reflector in needed)
 
@@ -86,7 +86,7 @@ class TopologyWatcher:
         return self.nodes, *((self.provider_trees,) if self._has_providers else ())
 
     def start(self, *, hypernodes: bool) -> None:
-        """Start the watches that have not started; the watch of HyperNodes only where their kind is installed."""
+        """Start the watches that have not started yet; HyperNodes only if their kind is installed."""
         self._watches.start(*self.wanted, *((self.hypernodes,) if hypernodes else ()))
 
     def close(self, seconds: float) -> None:

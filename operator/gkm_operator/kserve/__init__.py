@@ -1,1 +1,1 @@
-"""KServe's KernelCaches as GKMCaches (docs/decisions/0051-kernel-caches-of-kserve.md)."""
+"""Make GKMCaches from KServe's KernelCaches (docs/decisions/0051-kernel-caches-of-kserve.md)."""

@@ -45,20 +45,20 @@ NAME = "kserve"
 FIELD_MANAGER = "gkm-kserve"
 WORKERS = 2
 CALM_SECONDS = 1.0
-"""The delay after a change: the nodes of a cache report one after the other."""
+"""Seconds between a change and the next pass: the nodes of a cache report one after another."""
 BACKOFF = Backoff(0.5, 60.0)
 _REFUSED = (HTTPStatus.FORBIDDEN, HTTPStatus.UNPROCESSABLE_ENTITY)
 
 
 class Realized(NamedTuple):
-    """The GKMCache of a KernelCache, if there is one, and what stands in the way."""
+    """The GKMCache made from a KernelCache, if there is one, and what prevents it."""
 
     cache: GKMCache | None
     obstructed: Obstructed | None = None
 
 
 class KServeController(Controller):
-    """Runs if `kserve.enabled`."""
+    """Makes GKMCaches from KernelCaches; runs if `kserve.enabled`."""
 
     def __init__(self, api: Api, settings: KServe, *, informers: Informers, calm: float = CALM_SECONDS) -> None:
         super().__init__(NAME, enabled=settings.enabled)
@@ -83,10 +83,10 @@ class KServeController(Controller):
         return self._kernel_caches, self._groups, self._caches
 
     def reconcile(self, key: Key) -> None:
-        """Make the GKMCache of a KernelCache, or let it follow, and report.
+        """Create or update the GKMCache of a KernelCache, and write the KernelCache's status.
 
         Raises:
-            Retry: an object changed meanwhile, or the API server refuses one.
+            Retry: an object has changed since it was read, or the API server refuses a write.
             ApiError: the API server does not answer.
         """
         found = self._api.find(KERNEL_CACHES, key[1], key[0])

@@ -1,4 +1,4 @@
-"""The status of a KernelCache, computed from the GKMCache that was made of it. Pure."""
+"""Compute the status of a KernelCache from the GKMCache that was made from it. Pure."""
 
 from collections.abc import Iterator
 
@@ -19,9 +19,9 @@ from gkm_operator.kserve.translation import Obstructed, mounting, without_counte
 
 READY, COMPATIBLE, TRANSLATED = "Ready", "GPUCompatible", "Translated"
 _OURS = frozenset({READY, COMPATIBLE, TRANSLATED})
-"""The conditions that GKM writes."""
+"""The conditions of a KernelCache that GKM writes."""
 PENDING, PREPARING, PREPARED, ERROR = "Pending", "Preparing", "Ready", "Error"
-"""KServe's states."""
+"""The states of a KernelCache that KServe defines."""
 _NOT_YET = "the controllers have not looked at the image of the GKMCache yet"
 _ALWAYS = "In no case does GKM compare spec.artifact.identity with pods, or list pods in status.usage"
 _MAX_MESSAGE = 4096
@@ -57,7 +57,7 @@ def kernel_cache_status(
 
 
 def own_conditions(found: KernelCache) -> list[Condition]:
-    """Return the conditions of a KernelCache that GKM writes, in their order."""
+    """Return the conditions of a KernelCache that GKM wrote, in order."""
     return sorted((each for each in found.status.conditions if each.type in _OURS), key=lambda each: each.type)
 
 

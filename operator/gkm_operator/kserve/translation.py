@@ -1,4 +1,4 @@
-"""What a KernelCache asks for in GKM's terms, and what of it has no counterpart. Pure."""
+"""Translate a KernelCache into a GKMCache, and list what has no counterpart in GKM. Pure."""
 
 from collections.abc import Iterator
 from enum import StrEnum
@@ -20,7 +20,7 @@ from gkm.api.pod_caches import CACHE, CONTAINER, PATH
 
 
 class Obstacle(StrEnum):
-    """Reasons of the condition Ready for which a KernelCache has no GKMCache, or one that does not match."""
+    """Reasons of the condition Ready for a KernelCache that has no GKMCache, or one that does not match."""
 
     NODE_GROUP_MISSING = "NodeGroupMissing"
     NAME_TAKEN = "NameTaken"
@@ -29,7 +29,7 @@ class Obstacle(StrEnum):
 
 
 class Obstructed(NamedTuple):
-    """An obstacle, and the sentence that says what to do."""
+    """Why a KernelCache has no GKMCache, with a sentence that says what to do."""
 
     reason: Obstacle
     message: str
@@ -68,17 +68,17 @@ def selector_patch(cache: GKMCache, group: KernelCacheNodeGroup) -> dict[str, An
 
 
 def is_owned(cache: GKMCache, owner: ObjectMeta) -> bool:
-    """Return whether a GKMCache was made of this KernelCache, not of an earlier one of its name."""
+    """Return whether a GKMCache was made from this KernelCache, not from an earlier one of the same name."""
     return any(each.uid == owner.uid for each in cache.metadata.owner_references if owner.uid)
 
 
 def is_of_kernel_cache(cache: GKMCache) -> bool:
-    """Return whether a GKMCache was made of any KernelCache."""
+    """Return whether a GKMCache was made from any KernelCache."""
     return any((each.api_version, each.kind) == (API_VERSION, KERNEL_CACHE) for each in cache.metadata.owner_references)
 
 
 def without_counterpart(found: KernelCache, group: KernelCacheNodeGroup | None) -> Iterator[str]:
-    """Yield what of a KernelCache GKM does not do, a clause each."""
+    """Yield a clause for each request in a KernelCache that GKM does not fulfill."""
     paths = found.spec.artifact.cache_paths
     if len(paths) > 1:
         yield f"it has {len(paths)} cachePaths, and a label gives a pod the first: name each by a volume of csi.gkm.io"
@@ -89,7 +89,7 @@ def without_counterpart(found: KernelCache, group: KernelCacheNodeGroup | None) 
 
 
 def mounting(found: KernelCache) -> str:
-    """Return how a pod gets the cache, as a clause."""
+    """Return a clause that says how a pod mounts the cache."""
     path = next(iter(found.spec.artifact.cache_paths), None)
     wishes = {PATH: path.container_path, CONTAINER: path.container_name} if path is not None else {}
     annotations = [f"{key}={value[:256]}" for key, value in wishes.items() if value]

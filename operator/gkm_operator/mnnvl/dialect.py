@@ -1,4 +1,4 @@
-"""The annotations that enroll a PodCliqueSet, in both dialects, and the domain that each clique belongs to. Pure.
+"""Read the annotations that enroll a PodCliqueSet in ComputeDomains, in both dialects. Pure.
 
 `grove.io/auto-mnnvl: enabled` puts the whole set into one domain for each replica. `grove.io/mnnvl-group: NAME`, on the
 set, a scaling group or a clique, puts cliques into the domain of a group; the most specific one is used, and `none`
@@ -18,11 +18,11 @@ from gkm_operator.mnnvl.gpu_requests import DeviceClasses, GPURequests, is_elsew
 
 ENABLED, DISABLED, NONE = "enabled", "disabled", "none"
 WHOLE_SET = ""
-"""The group of a domain that belongs to a whole replica (auto-mnnvl)."""
+"""The group name for a domain of a whole replica (auto-mnnvl)."""
 
 MAX_GROUP_LENGTH = 63
 MAX_SET_NAME = 63
-"""Kubernetes limits the values of labels; Grove's own limit is 45, with the names of cliques and scaling groups."""
+"""Limit of characters of a set's name, because label values are limited; Grove's own limit is 45."""
 _MAX_EXCERPT = 80
 _AGAIN = "delete the PodCliqueSet and create it again"
 _GROUP = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", re.ASCII)
@@ -33,7 +33,7 @@ _SHOWN = 4
 def group_of(
     pod_clique_set: PodCliqueSet, clique: CliqueTemplate | None, scaling_group: ScalingGroupTemplate | None
 ) -> str | None:
-    """Return the group of a clique template in a scaling group, or outside; None if it is in no domain.
+    """Return the group of a clique template; None if its pods join no domain.
 
     A template that the set does not have any more (None) inherits the annotations above it.
     """
@@ -45,7 +45,10 @@ def group_of(
 
 
 def nearest_group(layers: Iterable[Mapping[str, str] | None]) -> str | None:
-    """Return the annotation mnnvl-group of the first layer that has one; None without any."""
+    """Return the annotation mnnvl-group of the first part that has one, from the clique up to the set.
+
+    None if absent.
+    """
     return next((layer[MNNVL_GROUP] for layer in layers if layer and MNNVL_GROUP in layer), None)
 
 
@@ -55,12 +58,12 @@ def names_groups(pod_clique_set: PodCliqueSet) -> bool:
 
 
 def enrolls(pod_clique_set: PodCliqueSet) -> bool:
-    """Return whether an annotation requests a domain."""
+    """Return whether any annotation of a set requests a ComputeDomain."""
     return any(map(_enrolls, pod_clique_set.parts()))
 
 
 def creation_problems(pod_clique_set: PodCliqueSet, *, enabled: bool) -> Iterator[str]:
-    """Yield the reasons to refuse a new set; invalid values come first. `enabled` is the switch of the feature."""
+    """Yield the reasons to refuse a new set, invalid values first; `enabled` is the feature's switch."""
     yield from _problems(pod_clique_set, tuple(pod_clique_set.parts()), enabled=enabled)
     if len(pod_clique_set.metadata.name) > MAX_SET_NAME and enrolls(pod_clique_set):
         yield (
@@ -70,7 +73,7 @@ def creation_problems(pod_clique_set: PodCliqueSet, *, enabled: bool) -> Iterato
 
 
 def update_problems(old: PodCliqueSet, new: PodCliqueSet, *, enabled: bool) -> Iterator[str]:
-    """Yield the reasons to refuse an update: the annotations that it adds, removes or changes. All are immutable.
+    """Yield the reasons to refuse an update: changes of annotations, all of which are immutable.
 
     Parts are paired by kind and name. A part that the update adds follows the rules of creation; an existing part
     follows no rules, because an update by a controller must not fail for a user's old text.
@@ -95,7 +98,7 @@ def update_problems(old: PodCliqueSet, new: PodCliqueSet, *, enabled: bool) -> I
 
 
 def invalid_group(group: str) -> str | None:
-    """Return the fault of a value of mnnvl-group, None if it is valid."""
+    """Return why a value of mnnvl-group is invalid, None if it is valid."""
     if not group:
         return "must not be empty"
     if len(group) > MAX_GROUP_LENGTH or not _GROUP.fullmatch(group):
@@ -147,7 +150,7 @@ def _is_set(part: AnnotatedPart) -> bool:
 
 
 def part_excerpt(part: AnnotatedPart) -> str:
-    """Return a part as messages show it: escaped, and short."""
+    """Return the name of a part of a set for a message, escaped and short."""
     return f"{part.kind} {_excerpt(part.name)}" if part.name else f"the {part.kind}"
 
 
@@ -158,7 +161,7 @@ def _excerpt(value: str) -> str:
 def default_annotation(
     pod_clique_set: PodCliqueSet, gpus: GPURequests, classes: DeviceClasses = no_device_classes, *, operation: str
 ) -> str | None:
-    """Return the value of auto-mnnvl to add to a set, None to leave it out.
+    """Return the value of the annotation auto-mnnvl to add to a new set, None to add none.
 
     Only CREATE enrolls: a set from before the feature stays as it is. A set that names a group, or `none`, has decided.
     """
@@ -175,7 +178,7 @@ def default_annotation(
 
 
 def scaling_group_annotations(pod_clique_set: PodCliqueSet, scaling_group: str) -> Mapping[str, str]:
-    """Return the annotations of the set that a PodCliqueScalingGroup gets, by the name of its template.
+    """Return the annotations of the set for a PodCliqueScalingGroup, by the name of its template.
 
     They show users and Grove the group in use; GKM itself resolves groups from the set.
     """
@@ -191,7 +194,7 @@ def scaling_group_annotations(pod_clique_set: PodCliqueSet, scaling_group: str) 
 def warnings(
     pod_clique_set: PodCliqueSet, gpus: GPURequests, classes: DeviceClasses = no_device_classes
 ) -> Iterator[str]:
-    """Yield the annotations without an effect. Grove accepts them, too."""
+    """Yield warnings about annotations that have no effect."""
     for part in pod_clique_set.parts():
         if part.name and AUTO_MNNVL in part.annotations:
             yield f"{AUTO_MNNVL} has no effect on {part_excerpt(part)}; use {MNNVL_GROUP}"
@@ -201,7 +204,7 @@ def warnings(
 
 
 def unread_sharing(pod_clique_set: PodCliqueSet) -> Iterator[str]:
-    """Yield the claims that pods of the set share, and of which it is not known whether they are for GPUs."""
+    """Yield the shared claims of a set for which it is unknown whether they are for GPUs."""
     namespace = pod_clique_set.metadata.namespace
     elsewhere = {
         (claim.namespace, claim.name) for claim in pod_clique_set.shared_claims() if is_elsewhere(claim, namespace)

@@ -1,4 +1,4 @@
-"""Which containers of a pod specification request GPUs: by a resource, or by a claim of a device class. Pure.
+"""Find the containers that request GPUs: by a resource, or by a claim of a device class. Pure.
 
 Grove adds the claims of `resourceSharing` to pods, and never to PodCliques, so no specification of a PodClique shows
 them: GPUSharing finds from the PodCliqueSet which pods get claims for GPUs.
@@ -13,7 +13,7 @@ from gkm.api.network_settings import Network
 from gkm.api.pod_specs import Container, PodClaim, PodSpec, Quantities
 
 DeviceClasses = Callable[[PodClaim], Iterable[str]]
-"""Returns the device classes that a claim of a pod requests; an empty set for an unknown claim."""
+"""Returns the device classes that a claim of a pod requests; empty for an unknown claim."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class _Reach:
 
 
 class GPUSharing:
-    """The reach of all claims for GPUs that the pods of one set share.
+    """Which pods of a set share claims for GPUs.
 
     `is_gpu` returns whether device classes are for GPUs, `classes` the classes of a claim template. It raises the
     errors of `classes`.
@@ -69,7 +69,7 @@ class GPUSharing:
 
 
 def is_elsewhere(claim: SharedClaim, namespace: str) -> bool:
-    """Return whether a claim is made from a template of another namespace, which GKM does not read for a tenant."""
+    """Return whether a claim's template is in another namespace, which GKM does not read."""
     return claim.namespace not in {"", namespace}
 
 
@@ -85,13 +85,13 @@ def _reach(claims: Iterable[SharedClaim]) -> _Reach:
 
 
 def no_device_classes(_claim: PodClaim) -> Iterable[str]:
-    """Return no device class."""
+    """Return no device classes: for callers that ignore claims."""
     return ()
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerLocation:
-    """The location of a container in a pod specification."""
+    """Where a container is in a pod specification: field, index and name."""
 
     field: str
     index: int
@@ -99,7 +99,7 @@ class ContainerLocation:
 
 @dataclass(frozen=True, slots=True)
 class GPURequests:
-    """The rule of one configuration; `device_classes` are the GPUs' classes."""
+    """Decides whether containers request GPUs, by the configured resources and device classes."""
 
     settings: Network
     device_classes: frozenset[str] = field(init=False)
@@ -107,14 +107,14 @@ class GPURequests:
     _prefixes: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Split the resources into names and prefixes: a hostile pod may have 100,000 resources."""
+        """Split the configured resources into names and prefixes for fast checks."""
         resources = self.settings.gpu_resources
         object.__setattr__(self, "device_classes", frozenset(self.settings.gpu_device_classes))
         object.__setattr__(self, "_names", frozenset(resources))
         object.__setattr__(self, "_prefixes", tuple(glob[:-1] for glob in resources if glob.endswith("*")))
 
     def containers(self, spec: PodSpec, classes: DeviceClasses = no_device_classes) -> list[ContainerLocation]:
-        """Return the locations of the containers and init containers that request GPUs.
+        """Return the containers and init containers that request GPUs.
 
         Looks only at claims that decide: the claims of containers that request no GPU by a resource.
         """
@@ -132,24 +132,24 @@ class GPURequests:
         ]
 
     def any(self, spec: PodSpec, classes: DeviceClasses = no_device_classes) -> bool:
-        """Return whether a container requests GPUs; look at no claim if one does by a resource."""
+        """Return whether any container requests GPUs; claims are only read if no resource decides."""
         by_resource = any(self._requests_resource(container) for _, _, container in spec.each_container())
         return by_resource or bool(self.containers(spec, classes))
 
     def any_resource(self, names: Iterable[str]) -> bool:
-        """Return whether one of these resources is of GPUs."""
+        """Return whether one of these resource names is a GPU resource."""
         return any(self._is_of_gpus(name) for name in names)
 
     def any_gpu_class(self, classes: Iterable[str]) -> bool:
-        """Return whether one of these device classes is of GPUs."""
+        """Return whether one of these device classes is a GPU class."""
         return not self.device_classes.isdisjoint(classes)
 
     def sharing(self, pod_clique_set: PodCliqueSet, classes: DeviceClasses = no_device_classes) -> GPUSharing:
-        """Return which pods of a set get claims for GPUs from Grove."""
+        """Return which pods of a set get shared claims for GPUs from Grove."""
         return GPUSharing(pod_clique_set, self.any_gpu_class, classes)
 
     def cliques(self, pod_clique_set: PodCliqueSet, classes: DeviceClasses = no_device_classes) -> frozenset[str]:
-        """Return the names of the clique templates whose pods request GPUs, by themselves or by a shared claim."""
+        """Return the clique templates whose pods request GPUs, directly or by a shared claim."""
         sharing = self.sharing(pod_clique_set, classes)
         return frozenset(
             clique.name
@@ -176,6 +176,6 @@ def _claims(container: Container) -> Iterator[str]:
 
 
 def is_positive(quantity: str | float) -> bool:
-    """Return whether a quantity has a digit other than 0 before its exponent or suffix, and no minus sign."""
+    """Return whether a Kubernetes quantity is greater than zero."""
     number = str(quantity).lower().partition("e")[0]
     return not number.startswith("-") and any(digit in "123456789" for digit in number)

@@ -11,14 +11,14 @@ from gkm_operator.mnnvl.gpu_requests import ContainerLocation, DeviceClasses, GP
 
 CLAIM = "mnnvl-claim"
 GROUP_CLAIM = "compute-domain-channel"
-"""The claim in the pods of a TaskGroup; OSMO's users know its name."""
+"""Name of the claim in the pods of a TaskGroup, as in OSMO."""
 
 Operation = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelClaim:
-    """A claim of a pod: its name, and its ResourceClaimTemplate's name."""
+    """A claim to add to a pod: its name, and the name of its ResourceClaimTemplate."""
 
     name: str
     template: str
@@ -26,7 +26,7 @@ class ChannelClaim:
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """The patch, and the reason why a pod that requests GPUs gets no claim ("" if it does)."""
+    """The patch, and why a pod that requests GPUs gets no claim ("" if it gets one)."""
 
     operations: Sequence[Operation] = ()
     skipped: str = ""
@@ -41,7 +41,7 @@ def inject(
     *,
     everywhere: bool = False,
 ) -> Injection:
-    """Return the patch that adds the claim where GPUs are requested, or `everywhere`, as `inject_into` does."""
+    """Return the patch that adds a domain's claim to the containers that request GPUs, or to all with `everywhere`."""
     every = [ContainerLocation(field, index) for field, index, _ in spec.each_container()] if everywhere else []
     locations = every or gpus.containers(spec, classes)
     return inject_into(locations, spec, ChannelClaim(CLAIM, template), at, classes)
@@ -71,7 +71,7 @@ def inject_into(
 def own_claim(
     claims: Sequence[PodClaim], template: str, classes: DeviceClasses = no_device_classes, name: str = CLAIM
 ) -> str:
-    """Return why a pod with these claims gets no claim from GKM, "" if it gets or has one."""
+    """Return why a pod must not get GKM's claim, "" if it may get it or has it already."""
     present = _named(claims, name)
     if present is not None:
         is_ours = present.resource_claim_template_name == template

@@ -1,4 +1,4 @@
-"""The ComputeDomains that a PodCliqueSet requires, their names, and how they differ from those that exist. Pure.
+"""Compute the ComputeDomains that a PodCliqueSet needs, and compare them with existing ones. Pure.
 
 A name is also the name of the domain's ResourceClaimTemplate, and the value of a label. The comparison must never look
 at it: the labels identify a domain, and a name may carry a hash and cannot be parsed without doubt (`foo-0-1-x`).
@@ -18,18 +18,18 @@ from gkm_operator.mnnvl import dialect
 from gkm_operator.mnnvl.gpu_requests import DeviceClasses, GPURequests, no_device_classes
 
 MAX_DOMAINS = 10_000
-"""Domains of one set: 180,000 nodes at 18 in each. A set that requires more is refused (`limit_problem`)."""
+"""Limit of domains of one set: 180,000 nodes at 18 in each. A set that needs more is refused (`limit_problem`)."""
 _INDEX = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
 
 MAX_NAME_LENGTH = 63
-"""A label has the name as its value; Kubernetes limits values to 63 characters."""
+"""Limit of characters of a name, because it is the value of a label."""
 _SUFFIX_LENGTH = 12
-"""Hexadecimal digits: of 10,000 names with one beginning, two agree with a probability of 2 in 10 million."""
+"""Number of hexadecimal digits of the hash in a shortened name."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class SetDomainKey:
-    """One domain of a set; the group is "" for the domain of a whole replica."""
+    """Identifies one domain of a set: replica and group; the group is "" for the whole replica."""
 
     replica: int
     group: str
@@ -38,7 +38,7 @@ class SetDomainKey:
 def required_groups(
     pod_clique_set: PodCliqueSet, gpus: GPURequests, classes: DeviceClasses = no_device_classes
 ) -> frozenset[str]:
-    """Return the groups of a set that need a domain: the groups of cliques that request GPUs.
+    """Return the groups of a set that need a domain: those with cliques that request GPUs.
 
     auto-mnnvl alone decides without the GPUs: its annotation is set only where GPUs are requested.
     """
@@ -56,7 +56,7 @@ def required_groups(
 def required_domains(
     pod_clique_set: PodCliqueSet, gpus: GPURequests, classes: DeviceClasses = no_device_classes
 ) -> frozenset[SetDomainKey]:
-    """Return one domain for each replica and group.
+    """Return a domain for each replica and group, at most MAX_DOMAINS.
 
     Beyond MAX_DOMAINS the last replicas have no domain, which `limit_problem` reports: HPA may scale a set past
     admission.
@@ -69,7 +69,7 @@ def required_domains(
 def limit_problem(
     pod_clique_set: PodCliqueSet, gpus: GPURequests, classes: DeviceClasses = no_device_classes
 ) -> str | None:
-    """Return why a set requires too many domains, None if it does not: for an event, and to refuse a new set.
+    """Return why a set needs too many domains, None if it does not.
 
     Refuse an update only if the old set had no such problem: an update by a controller must not fail.
     """
@@ -83,7 +83,7 @@ def limit_problem(
 
 
 def names_domain(pod_clique_set: PodCliqueSet, replica: int, name: str) -> bool:
-    """Return whether a domain of a replica of the set may have a name, whether or not the set requires it now."""
+    """Return whether a domain of a replica of the set can have this name, whether or not the set needs it now."""
     groups = {
         dialect.group_of(pod_clique_set, clique, scaling_group)
         for clique, scaling_group in pod_clique_set.memberships()
@@ -97,7 +97,7 @@ def names_domain(pod_clique_set: PodCliqueSet, replica: int, name: str) -> bool:
 
 
 class Membership(NamedTuple):
-    """The place of a PodClique in its set; None for a template that the set does not have any more."""
+    """Where a PodClique belongs in its set; parts are None if the set has no such template any more."""
 
     replica: int
     clique: CliqueTemplate | None
@@ -105,7 +105,7 @@ class Membership(NamedTuple):
 
 
 def membership_of(pod_clique_set: PodCliqueSet, pod_clique: PodClique) -> Membership | None:
-    """Return the place of a PodClique in the set; None if it has no place.
+    """Return where a PodClique belongs in the set; None if it does not belong there.
 
     The template is found by the exact name: a suffix would take `gpu-worker` for `worker`.
     """
@@ -127,7 +127,7 @@ def membership_of(pod_clique_set: PodCliqueSet, pod_clique: PodClique) -> Member
 
 
 def domain_of(pod_clique_set: PodCliqueSet, pod_clique: PodClique) -> SetDomainKey | None:
-    """Return the domain that a PodClique of the set belongs to; None without a domain.
+    """Return the domain that a PodClique of the set joins; None if it joins none.
 
     The set may not require it: no template in the group requests GPUs, or the replica was scaled in.
     """
@@ -137,13 +137,13 @@ def domain_of(pod_clique_set: PodCliqueSet, pod_clique: PodClique) -> SetDomainK
 
 
 def replica_index(label: str) -> int | None:
-    """Return the index that a label states; None if it is not the one text of an index."""
+    """Return the replica index in a label; None if the text is no index in canonical form."""
     return int(label) if _INDEX.fullmatch(label) else None
 
 
 @dataclass(frozen=True, slots=True)
 class ExistingDomain:
-    """A ComputeDomain in the cluster. A domain with the key None has labels that no domain of GKM has: it is excess."""
+    """A ComputeDomain in the cluster. Its key is None if its labels are not those of GKM's domains."""
 
     key: SetDomainKey | None
     name: str
@@ -154,7 +154,7 @@ class ExistingDomain:
 
 @dataclass(frozen=True, slots=True)
 class DomainDifference:
-    """The missing and the surplus domains.
+    """Which domains to create and to release.
 
     `create` lists keys without any domain, `lost` the required domains that are being deleted, `release` the domains
     that no replica and group requires. `present` has the domain of each required key, the lost ones left out.
@@ -167,12 +167,12 @@ class DomainDifference:
 
     @property
     def complete(self) -> bool:
-        """Return whether every required domain is present."""
+        """Return whether every needed domain exists."""
         return not self.create and not self.lost
 
 
 def existing(domain: ComputeDomain) -> ExistingDomain:
-    """Return a domain with the key that its labels state."""
+    """Return a ComputeDomain with the key in its labels."""
     metadata = domain.metadata
     replica = replica_index(metadata.label(REPLICA_INDEX))
     return ExistingDomain(
@@ -185,7 +185,7 @@ def existing(domain: ComputeDomain) -> ExistingDomain:
 
 
 def difference(required: frozenset[SetDomainKey], domains: Iterable[ExistingDomain]) -> DomainDifference:
-    """Return what to create and to release.
+    """Compare the needed domains with the existing ones.
 
     Of several domains with one key, the oldest that is not terminating is present, and the others are excess: pods
     joined the oldest first. Without one, the oldest is lost, because a new domain may need its name.
@@ -211,16 +211,16 @@ def _precedence(domain: ExistingDomain) -> tuple[bool, str, str]:
 
 
 def domain_name(pod_clique_set: str, replica: int, group: str) -> str:
-    """Return the name as Grove makes it: `SET-REPLICA`, or `SET-REPLICA-GROUP`; a longer one ends in a hash."""
+    """Return the name of a domain as Grove forms it: `SET-REPLICA[-GROUP]`; a long name ends with a hash."""
     name = _plain_name(pod_clique_set, replica, group)
     return name if len(name) <= MAX_NAME_LENGTH else alternative_name(pod_clique_set, replica, group)
 
 
 def alternative_name(pod_clique_set: str, replica: int, group: str, uid: str = "") -> str:
-    """Return the name for a domain whose first name is too long, or belongs to another object.
+    """Return another name for a domain whose normal name is too long or taken.
 
-    `foo-0-1-x` is group `1-x` of set `foo`, and group `x` of set `foo-0`: the hash is over the separate parts. With
-    the `uid` of the set, no former set of the name has it.
+    `foo-0-1-x` is group `1-x` of set `foo`, and group `x` of set `foo-0`: the hash is over the separate parts. With the
+    `uid` of the set, no former set of the name has it.
     """
     parts = "\0".join((pod_clique_set, str(replica), group, *([uid] if uid else [])))
     suffix = hashlib.sha256(parts.encode()).hexdigest()[:_SUFFIX_LENGTH]

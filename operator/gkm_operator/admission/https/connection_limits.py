@@ -41,7 +41,7 @@ class SessionStage(IntEnum):
     ACTIVE = 1
     """Performing the handshake, sending a request, or receiving a response."""
     IN_REVIEW = 2
-    """Its request is complete: the session is never evicted, and the thread pool bounds how many there are."""
+    """Being reviewed: the session is never evicted, and the thread pool limits the number of such sessions."""
 
 
 class EvictableClient(Protocol):

@@ -74,10 +74,10 @@ _END_SECONDS = 1.0
 
 
 class Reviewer(Protocol):
-    """Return the AdmissionReview with the response to a request."""
+    """Reviews the requests to one URL path in several threads, within the webhook's timeout."""
 
     def review(self, take: Callable[[], bytes | bytearray], decoded: Callable[[], object]) -> bytes:
-        """Return the AdmissionReview that responds to a body.
+        """Return the AdmissionReview with the response to a request.
 
         `take` returns the body, and drops it elsewhere. Call `decoded` once the body is not in memory any more: its
         bytes then no longer count.

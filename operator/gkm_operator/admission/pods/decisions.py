@@ -75,7 +75,7 @@ class Report(Struct, frozen=True, omit_defaults=True):
 
 @dataclass(slots=True)
 class Additions:
-    """Entries for the lists of one pod, collected before the patch is made: two caches may add to one list."""
+    """Entries to append to the lists of a pod, collected before the patch is made: several caches add to one list."""
 
     volumes: list[Mapping[str, Any]] = field(default_factory=list)
     mounts: dict[int, list[Mapping[str, Any]]] = field(default_factory=dict)

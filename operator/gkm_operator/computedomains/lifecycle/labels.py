@@ -41,7 +41,8 @@ from gkm_operator.mnnvl.required import names_domain, replica_index
 from gkm_operator.pods import PodMetadata, WatchedPod
 
 MAX_DEPTH = 8
-"""A worker of a LeaderWorkerSet has four controllers above it: StatefulSet, Pod, StatefulSet, LeaderWorkerSet."""
+"""Limit of controllers above a pod. A worker of a LeaderWorkerSet has four: StatefulSet, Pod, StatefulSet,
+LeaderWorkerSet."""
 MAX_CACHED = 8192
 
 _PLURALS = {
@@ -53,13 +54,13 @@ _PLURALS = {
     ("jobset.x-k8s.io", "JobSet"): "jobsets",
     ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): "leaderworkersets",
 }
-"""The kinds that deploy/components/domains lets the controllers read."""
+"""The owner kinds that deploy/components/domains lets the controllers read."""
 _VERSION = re.compile(r"v[0-9][a-z0-9]{0,30}", re.ASCII)
 _FORBIDDEN, _NOT_FOUND = 403, 404
 
 
 class Owned(Struct, frozen=True):
-    """Any object that may have a controller."""
+    """Any object, reduced to its owner references."""
 
     metadata: MnnvlMetadata
 
@@ -84,16 +85,16 @@ _Reference = tuple[str, Owner]
 
 
 class RootOwners:
-    """Finds roots. Thread-safe; remembers the controllers of objects, which do not change."""
+    """Finds the top-level owners of pods and caches the owners of objects. Thread-safe."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
         self._cache: LRUCache[_Reference, _Controller] = LRUCache(MAX_CACHED)
 
     def of(self, pods: Iterable[WatchedPod], *, fresh: bool = False) -> list[Owner]:
-        """Return the roots of pods, each once, in a stable order; no root for a pod that goes with its controller.
+        """Return the top-level owners of pods, each once, in a stable order.
 
-        `fresh` reads the controllers again.
+        A pod whose controller is being deleted has no owner here. `fresh` reads the controllers again.
 
         Raises:
             ApiError: a controller could not be read, for a passing reason.
@@ -147,11 +148,11 @@ class RootOwners:
 
 
 FindSet = Callable[[str, str], PodCliqueSet | None]
-"""Returns a PodCliqueSet by namespace and name."""
+"""Returns a PodCliqueSet by namespace and name, None if absent."""
 
 
 def joins_domain_of_set(pod: WatchedPod, watcher: DomainWatcher, sets: FindSet | None = None) -> bool:
-    """Return whether the label of a pod names a domain of a PodCliqueSet, which that set's reconcile creates.
+    """Return whether the label of a pod names a domain that a PodCliqueSet's reconcile creates.
 
     The domain may be absent for a moment. A set that is not shown is no reason to wait: if its domain exists, the label
     takes no pods from it. `sets` finds a set with its template; without, a large set is a set that is not shown.
@@ -167,16 +168,17 @@ def joins_domain_of_set(pod: WatchedPod, watcher: DomainWatcher, sets: FindSet |
 
 
 MAX_OWNERS = 256
-"""Owners of one domain. With more, it lives as long as one of the first."""
+"""Limit of owners of one domain; with more owners it lives as long as the first ones."""
 
 _SWITCHED_OFF = "network.autoMNNVLEnabled is off; remove the label and create the pods again, or have it switched on"
 
 UNUSED_SECONDS = 600.0
-"""How long no pod needs a domain before it is released; the retries of a Job are at most six minutes apart."""
+"""Seconds without a pod that needs a domain before it is released; the retries of a Job are six minutes apart at
+most."""
 
 
 class LabelReconciler:
-    """Thread-safe for different labels; remembers only since when no pod needs a domain."""
+    """Reconciles the ComputeDomain of one label value. Thread-safe for different labels."""
 
     def __init__(
         self,
@@ -204,10 +206,10 @@ class LabelReconciler:
         self._owners = RootOwners(api)
 
     def reconcile(self, workload: Workload, presence: Presence) -> float | None:
-        """Do what one label needs; return the seconds until the rest may be done, None without a rest.
+        """Reconcile the domain of one label value; return the seconds until the next pass, None if no work is left.
 
         Raises:
-            ApiError, Retry: something failed.
+            ApiError, Retry: a request failed.
         """
         if not presence.available:
             return None

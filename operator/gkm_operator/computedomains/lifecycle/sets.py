@@ -1,4 +1,4 @@
-"""Reconciles the ComputeDomains of one PodCliqueSet: `plan_set` decides what to create, to let go and to release.
+"""Reconciles the ComputeDomains of one PodCliqueSet: `plan_set` decides which domains to create and to release.
 
 The feature switch does not apply here: annotated sets are scaled, repaired and released even while it is off.
 """
@@ -30,7 +30,7 @@ from gkm_operator.mnnvl.required import SetDomainKey, difference, existing, limi
 
 @dataclass(frozen=True, slots=True)
 class Required:
-    """The domains that a set requires, and those that it may require besides.
+    """The domains that a set needs for certain, and those that it may need.
 
     It may require a domain if a clique requests devices by a claim, or claim template, that cannot be seen: such a
     domain is not created, and not released either. `unseen` are these claims.
@@ -46,7 +46,7 @@ NOTHING = Required()
 
 @dataclass(frozen=True, slots=True)
 class SetPlan:
-    """The actions for a set; `pod_clique_set` is None if it does not exist.
+    """What to do about the domains of a set; `pod_clique_set` is None if the set does not exist.
 
     `lost` are required domains that are being deleted and do not work any more. `unseen` are the claims that decide
     whether the set requires more domains. `held` are domains that were to go and that pods on dead nodes hold, and
@@ -70,7 +70,7 @@ def plan_set(
     serves: Callable[[ComputeDomain], bool],
     is_abandoned: Callable[[ComputeDomain], bool] = lambda _domain: False,
 ) -> SetPlan:
-    """Return the actions for a set and the domains of its name.
+    """Return which domains of a set to create and to release.
 
     Domains of an earlier set of the same name, and domains without an owner, are released. A domain that another
     operator wrote is present, and stays as it is. `serves` returns whether a domain works for its pods, and
@@ -107,7 +107,7 @@ def plan_set(
 
 
 def unused_only(found: SetPlan) -> SetPlan:
-    """Return the plan for a set that cannot be found or ruled out: only domains without pods are released."""
+    """Return a plan for a set that may or may not exist: only unused domains are released."""
     return SetPlan(None, release=tuple(domain for domain in found.release if not domain.in_use))
 
 
@@ -121,9 +121,9 @@ def _controlled_by(domain: ComputeDomain, uid: str) -> bool:
 
 
 MAX_ACTIONS = 25
-"""Creations, and releases, of one reconcile: some 50 writes, then it is the turn of others."""
+"""Limit of creations, and of releases, in one pass; then other sets take their turn."""
 REST_SECONDS = 1.0
-"""The pause before the rest: the watch delivers the effects of these writes meanwhile."""
+"""Seconds until the next pass for the remaining actions."""
 
 _REPORTED = 8
 """Events of one reconcile about domains that are held."""
@@ -132,7 +132,7 @@ Action = Callable[[], None]
 
 
 class SetReconciler:
-    """Thread-safe for different sets. Only `missing` is remembered, for a metric."""
+    """Reconciles the ComputeDomains of one PodCliqueSet. Thread-safe for different sets."""
 
     def __init__(
         self,
@@ -157,7 +157,7 @@ class SetReconciler:
         self._gpus = GPURequests(settings)
 
     def reconcile(self, workload: Workload, presence: Presence) -> float | None:
-        """Do what one set needs; return the seconds until the rest may be done, None without a rest.
+        """Reconcile the domains of one set; return the seconds until the next pass, None if no work is left.
 
         Raises:
             ApiError, Retry: something failed; what else the set needs was tried, unless it would fail, too.

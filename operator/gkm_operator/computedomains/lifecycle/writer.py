@@ -24,21 +24,21 @@ from gkm_operator.computedomains.objects import DesiredDomain, Json
 from gkm_operator.computedomains.watcher import DomainWatcher
 
 _SERVER_WIDE = frozenset({NO_RESPONSE, 429, 503, 504})
-"""Statuses of a server that is away or overloaded: the next request would fail, too."""
+"""HTTP statuses of an API server that is unavailable or overloaded, so that further requests are useless."""
 
 _REFUSED = frozenset({403, 422})
-"""Statuses of a quota, a policy or a missing right: they would refuse the next object, too."""
+"""HTTP statuses of a quota, a policy or a missing right, which would also refuse the next object."""
 
 _MAX_EMITTED = 8192
-"""Events of lasting states that are not sent again. Beyond it, the API server refuses a second one by its name."""
+"""Limit of remembered Events about lasting states; beyond it, the API server refuses a duplicate by its name."""
 
 
 class NamesInUse(Retry):
-    """Every name that a domain may have belongs to another object."""
+    """Every possible name for the domain belongs to another object."""
 
 
 class DomainWriter:
-    """The writes about one domain. Thread-safe for different domains.
+    """Creates and releases single ComputeDomains, with Events. Thread-safe for different domains.
 
     `is_abandoned` returns whether only pods that should have ended use a domain.
     """
@@ -58,11 +58,11 @@ class DomainWriter:
         self._emitted: LRUCache[tuple[str, str, str], str] = LRUCache(_MAX_EMITTED)
 
     def create(self, desired: DesiredDomain, regarding: Regarding) -> None:
-        """Create a domain, unless it exists.
+        """Create a domain unless it exists.
 
         Raises:
-            ApiError, NamesInUse: it was not created; an event names the reason.
-            Retry: its name will be free in a moment.
+            ApiError, NamesInUse: the domain was not created; an Event names the reason.
+            Retry: the name is still in use, and will be free in a moment.
         """
         try:
             made = self._create(desired)
@@ -73,11 +73,11 @@ class DomainWriter:
             self._recorder.emit(regarding, events.created(made.metadata.name), made.metadata.uid)
 
     def release(self, domain: ComputeDomain, regarding: Regarding | None, *, lost: bool = False) -> None:
-        """Remove Grove's finalizer, then the domain, unless it is being deleted; `regarding` None sends no event.
+        """Release a domain: remove Grove's finalizer, then delete the domain; `regarding` None sends no Event.
 
-        Marks stay: while pods use the domain, the mark of its claim template delays NVIDIA's teardown. `lost` is for
-        a domain that is required and that another client deleted. Both steps have the version that was observed as
-        their precondition: another leader may have seen later that the domain is required, or pods may use it.
+        Marks stay: while pods use the domain, the mark of its claim template delays NVIDIA's teardown. `lost` is for a
+        domain that is required and that another client deleted. Both steps have the version that was observed as their
+        precondition: another leader may have seen later that the domain is required, or pods may use it.
 
         Raises:
             ApiError: a step failed; an event names the reason, except for a domain that has changed meanwhile.
@@ -97,15 +97,15 @@ class DomainWriter:
             self._recorder.emit(regarding, body, metadata.uid)
 
     def add_owners(self, domain: ComputeDomain, owners: Sequence[Owner]) -> None:
-        """Add owners to a domain.
+        """Add owner references to a domain.
 
         Raises:
-            ApiError: they were not added.
+            ApiError: the owner references were not added.
         """
         self._patch(domain.metadata, objects.with_owners(domain.metadata, owners))
 
     def whole(self, domain: ComputeDomain) -> ComputeDomain:
-        """Return a domain with all owners and finalizers, which the watch does not hold of a large one.
+        """Read the whole domain, because a watch may hold only a reduced copy.
 
         Raises:
             Retry: the domain has changed since it was observed.
@@ -120,14 +120,14 @@ class DomainWriter:
         return found
 
     def emit(self, regarding: Regarding, body: EventBody, occasion: str) -> None:
-        """Send an event about a state that lasts, once for an occasion."""
+        """Send an Event about a lasting state, once for each occasion."""
         key = (regarding.uid, body.reason, occasion)
         if self._emitted.get(key) is None:
             self._emitted.put(key, body.reason)
             self._recorder.emit(regarding, body, occasion)
 
     def warn(self, regarding: Regarding, body: EventBody, error: Exception) -> None:
-        """Send the event of a failure, at most once an hour for one text, unless the API server is away."""
+        """Send an Event about a failure, at most once an hour for the same text."""
         away = isinstance(error, ApiError) and error.status == NO_RESPONSE
         if not away and self._warnings.spend(regarding.uid):
             self._recorder.emit(regarding, body, f"{datetime.now(UTC):%Y-%m-%dT%H}")
@@ -213,7 +213,7 @@ def _reason(error: Exception) -> str:
 
 
 def run_all(*kinds: Iterable[Callable[[], None]]) -> None:
-    """Run all actions, also after one of them failed.
+    """Run all actions, even if some fail, and then raise the first error.
 
     A refusal ends the actions of its kind, and an API server that is away or overloaded, or NotLeading, all of them.
 

@@ -43,32 +43,32 @@ from gkm_operator.pods import WatchedPod
 
 UNUSED = "0"
 MAX_USERS = 5
-"""Names of pods in USED_BY."""
+"""Limit of pod names in the annotation USED_BY."""
 
 Annotations = Mapping[str, str | None]
-"""Annotations to write; None removes one."""
+"""Annotations to write; None removes an annotation."""
 Target = tuple[Resource[Any], MnnvlMetadata]
-"""An object that carries annotations."""
+"""A ComputeDomain or its claim template, which carry annotations."""
 
 
 def mark(pods: Iterable[WatchedPod]) -> Annotations:
-    """Return the mark for the living pods that use an object; terminating pods count until they are gone."""
+    """Return the annotations that say which living pods use an object; terminating pods are included."""
     names = sorted(pod.metadata.name for pod in pods)
     return {PODS_USING: str(len(names)), USED_BY: listed(names, MAX_USERS)[:MAX_USED_BY] or None}
 
 
 def must_protect(metadata: MnnvlMetadata, wanted: Annotations) -> bool:
-    """Return whether pods use an object that is not protected yet: such a mark must not wait."""
+    """Return whether pods use an object that is not marked as used yet, so that the mark must be written at once."""
     return is_used(wanted.get(PODS_USING)) and not is_used(metadata.annotation(PODS_USING))
 
 
 def is_used(count: str | None) -> bool:
-    """Return whether a value of PODS_USING protects an object, as the policies read it."""
+    """Return whether a value of the annotation PODS_USING protects an object, as the admission policies read it."""
     return count not in (None, UNUSED)
 
 
 def targets(observed: ObservedDomain) -> Iterator[Target]:
-    """Yield the objects that carry the mark of a domain.
+    """Yield the objects of a domain to mark: first its claim template, then the domain.
 
     The claim template precedes: while its mark is not 0, NVIDIA's controller cannot tear a deleted domain down, and an
     update of the domain is what makes it try again.
@@ -79,7 +79,7 @@ def targets(observed: ObservedDomain) -> Iterator[Target]:
 
 
 def patch(target: Target, marks: Annotations, condition: Annotations) -> Annotations:
-    """Return the annotations of an object that are out of date; only the domain has the condition.
+    """Return the annotations of an object that must change; the condition is written on the domain only.
 
     A claim template without a mark is as good as one with the mark 0, and costs no request.
     """
@@ -100,12 +100,12 @@ _STATES = {
 
 
 def state_of(condition: MNNVLReadiness) -> str:
-    """Return the state of a condition."""
+    """Return the state of a domain for the metric, from its condition."""
     return "ready" if condition.status == TRUE else _STATES.get(condition.reason, "notReady")
 
 
 class DomainStates:
-    """Thread-safe."""
+    """Counts domains by state for a metric. Thread-safe."""
 
     def __init__(self) -> None:
         self._by_key: dict[Key, str] = {}
@@ -113,7 +113,7 @@ class DomainStates:
         self._lock = Lock()
 
     def record(self, key: Key, new: str) -> None:
-        """Record the state of a domain; "" forgets it."""
+        """Record the state of a domain; "" removes it."""
         with self._lock:
             old = self._by_key.pop(key, "")
             if new:
@@ -128,17 +128,18 @@ NAME = "domain-status"
 WORKERS = 4
 PER_NAMESPACE = 2
 TEMPLATE_SECONDS = 30.0
-"""The time that NVIDIA's controller has for the claim template of a new domain before it is missing."""
+"""Seconds that NVIDIA's controller may take for the claim template of a new domain before it counts as missing."""
 SETTLE_SECONDS = 0.5
-"""The delay after a change that may wait, so that one reconcile handles the changes that come with it."""
+"""Seconds between a change that can wait and the reconcile, so that one reconcile covers several changes."""
 
 Patch = tuple[Target, Annotations]
 
 
 class DomainStatusController:
-    """`source` has the ComputeDomains and claim templates, and `observer.pods` the pods, which both halves read.
+    """Writes marks and conditions of domains.
 
-    `conditions` returns the conditions of the whole feature.
+    `source` has the domains and claim templates, `observer` the other objects. `conditions` returns the conditions of
+    the whole feature.
     """
 
     def __init__(
@@ -184,36 +185,38 @@ class DomainStatusController:
 
     @property
     def synced(self) -> bool:
-        """Return whether every watch has listed once."""
+        """Return whether every watch has a complete list."""
         return self.observer.synced
 
     def watch(self, *, grove: bool) -> None:
-        """Start the watches that are not started; the watch of PodCliques only if their kind is installed (`grove`)."""
+        """Start the watches that have not started yet; `grove`: PodCliques are installed and watched as well."""
         self.observer.start(grove=grove)
 
     def work(self) -> None:
-        """Start to write. Every list, also of ComputeDomains, must be complete: half a list is a falling mark."""
+        """Start to write; all lists must be complete, because a partial list would lower marks."""
         self._queue.start()
         self._capacity.changed()
         self._capacity.queue.start()
 
     @property
     def queues(self) -> list[WorkQueue[Any]]:
-        """Return the queues, whose workers write."""
+        """Return the queues whose workers write."""
         return [self._queue, self._capacity.queue]
 
     def capacity_changed(self) -> None:
-        """Write the ConfigMap soon: the capacity or a condition of the feature may have changed."""
+        """Schedule a write of the ConfigMap `gkm-domains`."""
         self._capacity.changed()
 
     def imex_changed(self, mode: IMEXMode) -> None:
-        """Decide all domains again by who runs the IMEX daemons now."""
+        """Decide the conditions of all domains again after a change of who runs the IMEX daemons."""
         self.observer.host_imex = mode is IMEXMode.HOST_MANAGED
         for domain in self._source.domains.values():
             self._queue.add((domain.metadata.namespace, domain.metadata.name))
 
     def reconcile(self, key: Key) -> float | None:
-        """Write what is out of date; return the seconds until the rest may be written.
+        """Write the marks and the condition of a domain if they are out of date.
+
+        Return the seconds until the next write.
 
         Raises:
             ApiError: the API server refused a write.

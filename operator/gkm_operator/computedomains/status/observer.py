@@ -1,4 +1,4 @@
-"""Watches pods, nodes and PodCliques, and composes what is known of a ComputeDomain.
+"""Watch pods, nodes and PodCliques, and collect the facts about each ComputeDomain.
 
 ComputeDomains and claim templates come from the watches of the other half of the controller. Every change is passed on
 as the key of a domain that it may affect. Must never write to the API server.
@@ -35,12 +35,12 @@ _NO_SPEC = CliqueSpec()
 
 
 class ClaimingClique(Struct, frozen=True):
-    """A PodClique. `spec` is empty once it is decoded."""
+    """A PodClique with its claims and its number of replicas; `spec` is emptied to save memory."""
 
     metadata: MnnvlMetadata
     spec: CliqueSpec = _NO_SPEC
     replicas: int = 0
-    """The pods that it should have; Grove reads no number as 1."""
+    """The number of pods that the clique should have; a missing number is 1, as in Grove."""
     templates: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
@@ -52,7 +52,7 @@ class ClaimingClique(Struct, frozen=True):
             structs.force_setattr(self, name, value)
 
     def outline(self, why: str) -> Self:
-        """Return it with less metadata."""
+        """Return a copy with less metadata."""
         outlined = copy(self)  # not made anew from the spec, which decoding has emptied
         structs.force_setattr(outlined, "metadata", self.metadata.outline(why))
         return outlined
@@ -64,7 +64,7 @@ class ClaimingClique(Struct, frozen=True):
 
     @property
     def template_keys(self) -> list[Key]:
-        """Return namespace and name of its claim templates."""
+        """Return namespace and name of the claim templates that the clique's pods use."""
         return [(self.metadata.namespace, template) for template in self.templates]
 
 
@@ -72,7 +72,7 @@ CLAIMING_CLIQUES = Resource(API_VERSION, "PodClique", "podcliques", namespaced=T
 
 
 class DomainObserver:
-    """Thread-safe. `domain_changed` and `template_changed` must get every change, after `source` has it.
+    """Collects the facts about each domain. Thread-safe.
 
     `changed` is called with the key of a domain, and whether it may have its first pod: its mark must not wait.
     `capacity_changed` is called when the capacity may have changed.
@@ -116,16 +116,16 @@ class DomainObserver:
 
     @property
     def synced(self) -> bool:
-        """Return whether every started reflector has listed once."""
+        """Return whether every started watch has a complete list."""
         return self._watches.synced
 
     def start(self, *, grove: bool) -> None:
-        """Start the watches that are not started; the watch of PodCliques only if their kind is installed (`grove`)."""
+        """Start the watches that have not started yet; `grove`: PodCliques are installed and watched as well."""
         self.follow_nodes()
         self._watches.start(self.pods.watch, self._nodes, *((self._cliques,) if grove else ()))
 
     def follow_nodes(self) -> None:
-        """Get the nodes, and their changes from now on. Idempotent."""
+        """Subscribe to the shared watch of nodes. Idempotent."""
         if not self._reads_nodes:
             self._reads_nodes = True
             self._nodes.subscribe(self._node_changed)
@@ -135,7 +135,7 @@ class DomainObserver:
         self._watches.close(seconds)
 
     def observe(self, key: Key) -> ObservedDomain | None:
-        """Return what is known of a ComputeDomain; None if it does not exist."""
+        """Return the facts about a ComputeDomain; None if it does not exist."""
         namespace, name = key
         domain = self._source.domain(namespace, name)
         if domain is None:
@@ -155,13 +155,13 @@ class DomainObserver:
         )
 
     def orphan(self, namespace: str, name: str) -> ResourceClaimTemplate | None:
-        """Return a claim template if the ComputeDomain that it was made for does not exist any more."""
+        """Return a claim template whose ComputeDomain does not exist any more; None for any other."""
         template = self._source.template(namespace, name)
         uid = template.metadata.label(NODE_LABEL) if template else ""
         return template if uid and not self._by_uid.get(uid) else None
 
     def capacity(self) -> DomainCapacity:
-        """Return the whole free nodes."""
+        """Return the whole free nodes by clique and product."""
         return capacity(list(self._fabric.values()), self._is_busy)
 
     def domain_changed(self, old: ComputeDomain | None, new: ComputeDomain | None) -> None:

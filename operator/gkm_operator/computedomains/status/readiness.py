@@ -1,4 +1,4 @@
-"""Decides the condition MNNVLReady of a ComputeDomain as observed: the first cause that holds is its reason. Pure.
+"""Decide the condition MNNVLReady of a ComputeDomain: the first cause that applies is its reason. Pure.
 
 The order of causes: a cause that makes others meaningless precedes them, and a cause that a person must repair precedes
 temporary causes.
@@ -31,20 +31,20 @@ from gkm_operator.pods import WatchedPod
 
 @dataclass(frozen=True, slots=True)
 class ObservedDomain:
-    """`template` is the claim template of the name in the domain's spec; it may belong to another domain."""
+    """The facts about a domain. `template` has the name in the domain's spec, but may belong to another domain."""
 
     domain: ComputeDomain
     pods: Sequence[WatchedPod] = ()
     """The living pods that use its claim template."""
     unclaimed: Sequence[WatchedPod] = ()
-    """The living pods that have its label and request GPUs, and that admission should have given its claim."""
+    """Living pods that have the domain's label and request GPUs, but did not get its claim at admission."""
     replicas: int | None = None
-    """The pods that its PodCliques should have, None without a PodClique."""
+    """The number of pods that the domain's PodCliques should have, None if no PodClique uses it."""
     template: ResourceClaimTemplate | None = None
     template_owner: str = ""
-    """The existing ComputeDomain of its namespace that the claim template was made for, "" if absent."""
+    """The ComputeDomain that the claim template was made for, "" if absent."""
     taken: Mapping[str, str] = field(default_factory=dict)
-    """The nodes of its pods that another ComputeDomain holds, each with that one as users of the namespace see it."""
+    """Nodes of the domain's pods that another ComputeDomain uses, each with that domain's name if users may see it."""
     host_imex: bool = False
     """Whether the hosts run the IMEX daemons: then no node joins, and no node is reported."""
 
@@ -55,18 +55,18 @@ class ObservedDomain:
 
     @property
     def nodes(self) -> frozenset[str]:
-        """Return the nodes of its pods."""
+        """Return the nodes of the domain's pods."""
         return frozenset(pod.node for pod in self.pods if pod.node)
 
     @property
     def members(self) -> list[DomainNode]:
-        """Return the joined nodes that have one of its pods; others are on their way out."""
+        """Return the joined nodes that run one of the domain's pods."""
         nodes = self.nodes
         return [node for node in self.domain.status.nodes or () if node.name in nodes]
 
     @property
     def joined_nodes(self) -> frozenset[str]:
-        """Return the nodes that are in the domain.
+        """Return the names of the nodes that have joined the domain.
 
         Where the hosts run IMEX, NVIDIA's driver asks the daemon of the host when it prepares the claim of a pod, so
         that a pod that runs is the only sign.
@@ -77,25 +77,25 @@ class ObservedDomain:
 
     @property
     def ready_nodes(self) -> frozenset[str]:
-        """Return the nodes that are in the domain and can reach each other."""
+        """Return the joined nodes that can reach each other."""
         return self.joined_nodes if self.host_imex else frozenset(node.name for node in self.members if node.ready)
 
     @property
     def serves(self) -> bool:
-        """Return whether its claim template is its own: a used one also outlives the deletion of the domain."""
+        """Return whether the domain still works for its pods: its claim template belongs to it."""
         template = self.template
         return template is not None and template.metadata.label(NODE_LABEL) == self.domain.metadata.uid
 
     @property
     def is_leaving(self) -> bool:
-        """Return whether it is being deleted as it should be: no pod uses it, or GKM released it."""
+        """Return whether the domain is being deleted as intended: no pod uses it, or GKM released it."""
         meta = self.domain.metadata
         released = self.domain.written_by_gkm and FINALIZER not in (meta.finalizers or ())
         return meta.terminating and (released or not self.pods)
 
     @property
     def stale(self) -> list[WatchedPod]:
-        """Return the pods that started before the domain was created: they have channels of a lost one.
+        """Return pods that started before the domain was created, so that they use channels of an earlier domain.
 
         The clock of a node may be slow, so a pod is included only if it was created before as well, by the API server's
         clock, and if its node has not joined. A channel of the host belongs to no domain, so no channel is lost with a
@@ -115,9 +115,9 @@ class ObservedDomain:
 
 
 _SHOWN = 5
-"""Names in a message."""
+"""Limit of names in a message."""
 _LONGEST_CLIQUE = 63
-"""NVIDIA's identifiers have 47 characters, and are values of labels."""
+"""Limit of characters of a clique name in a message; NVIDIA's identifiers have 47."""
 
 HOST_MANAGED = IMEXMode.HOST_MANAGED.value
 Cause = tuple[ReadyReason, str]
@@ -126,7 +126,7 @@ Cause = tuple[ReadyReason, str]
 def readiness(
     observed: ObservedDomain, old: MNNVLReadiness | None, now: str, *, is_new: bool = False
 ) -> MNNVLReadiness:
-    """Return the condition; `now` is the time of its transition if its status differs from the old status.
+    """Return the condition of a domain; `now` is its transition time if its status differs from `old`.
 
     NVIDIA's controller needs a moment for the claim template of a domain that `is_new`.
     """

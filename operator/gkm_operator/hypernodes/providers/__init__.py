@@ -1,5 +1,5 @@
-"""Topology providers: the process that runs one, and the check of what it sends.
+"""Topology providers: the process that runs one provider, and the check of its events.
 
-The controllers import `intake` only, never the code of a provider. `command` and what it imports run
-in the pod of a provider.
+The controllers import `intake` only, never the code of a provider. `command` and what it imports run in the pod of a
+provider.
 """

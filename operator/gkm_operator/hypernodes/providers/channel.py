@@ -1,4 +1,4 @@
-"""The `events` and `replies` of a provider, and what of them its ProviderTree shows.
+"""Receives the events of a provider, applies them to its tree, and passes replies back.
 
 An event is applied at once to the set of HyperNodes, as a whole or not at all, without a queue. The writer takes the
 last state when it can write: an API server that is away costs no memory and stops no provider.
@@ -76,33 +76,33 @@ class ProviderChannel:
             return self._replies.popleft() if self._replies else None
 
     def stop(self) -> None:
-        """End every waiting call of the provider; no event counts any more."""
+        """End every waiting call of the provider; later events are ignored."""
         with self._condition:
             self._stopped = True
             self._condition.notify_all()
 
     @property
     def serves(self) -> bool:
-        """Return whether this process has sent a snapshot."""
+        """Return whether this process has received a snapshot."""
         return self._serves
 
     def waits(self, reason: str) -> None:
-        """Record what the provider waits for before its start, or that it waits no more."""
+        """Record what the provider waits for before its start; "" if it waits for nothing more."""
         with self._condition:
             self._change(state="Starting", reason=reason)
 
     def expects(self, stale_seconds: int) -> None:
-        """Record the age at which the tree is stale."""
+        """Record the age in seconds at which the tree is stale."""
         with self._condition:
             self._change(stale_seconds=stale_seconds)
 
     def fail(self, reason: str) -> None:
-        """Record why the provider ends."""
+        """Record why the provider failed."""
         with self._condition:
             self._change(state="Failed", reason=_text(reason))
 
     def take(self) -> tuple[int, ProviderTreeSpec]:
-        """Return what is to be written now, with its version.
+        """Return the spec of the ProviderTree to write now, with its version.
 
         A tree that does not fit is refused; the last one stays, and becomes older.
         """
@@ -115,7 +115,7 @@ class ProviderChannel:
             return self.version, structs.replace(self._spec, heartbeat_time=self._now())
 
     def answer(self, status: ProviderTreeStatus) -> None:
-        """Reply to the provider what the controllers say of the present revision, once."""
+        """Pass the controllers' status of the present revision to the provider as replies, once."""
         with self._condition:
             if status.observed_revision != self._spec.revision:
                 return
@@ -131,7 +131,7 @@ class ProviderChannel:
                 self._reply(Reply(each.name, each.error))
 
     def wait(self, version: int, seconds: float) -> None:
-        """Wait until something later than `version` is to be written, or `seconds` have passed."""
+        """Wait until there is something newer than `version` to write, or for `seconds`."""
         with self._condition:
             self._condition.wait_for(lambda: self.version > version or self._stopped, seconds)
 

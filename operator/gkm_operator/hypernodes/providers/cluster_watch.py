@@ -36,7 +36,7 @@ _NO_STATUS = NodeFabricStatus()
 
 
 class WatchedFabric(Struct, frozen=True, gc=False):
-    """A NodeFabric, as two in JSON: one with the GUIDs of its ports, one with its neighbors.
+    """A NodeFabric, kept as two JSON texts: one with the GUIDs of its ports, one with its neighbors.
 
     That takes little memory, and is quick to compare. The state of a port, which changes most, is in no part of it.
     """
@@ -70,20 +70,20 @@ def _guids(ports: Iterable[InfiniBandPort]) -> Iterator[str]:
 
 
 class SurveyText(Struct, frozen=True, gc=False):
-    """The data of a survey: the output of ibnetdiscover, compressed and in base64."""
+    """The text of a survey: output of ibnetdiscover, compressed and in base64."""
 
     text: str = field(default="", name=SURVEY_KEY)
 
 
 class Survey(Struct, frozen=True, gc=False):
-    """The ConfigMap with a survey, which has up to 1 MiB. An agent wrote it: it is foreign."""
+    """The ConfigMap with a survey, up to 1 MiB. An agent wrote it, so it is untrusted."""
 
     metadata: ThinMetadata
     data: SurveyText = SurveyText()
 
 
 class WatchedSurvey(Struct, frozen=True, gc=False):
-    """A survey without its text; `digest` differs between texts and is "" if absent."""
+    """A survey without its text; `digest` changes with the text and is "" if absent."""
 
     metadata: ThinMetadata
     data: SurveyText = SurveyText()
@@ -96,7 +96,7 @@ class WatchedSurvey(Struct, frozen=True, gc=False):
 
     @property
     def node(self) -> str:
-        """Return the node that the survey is of: an admission policy lets an agent write no other name."""
+        """Return the node that the survey is from; an admission policy lets an agent write only its own."""
         return self.metadata.name.removeprefix(SURVEY_PREFIX)
 
 
@@ -109,14 +109,14 @@ FABRICS = Resource(
     unbounded="only agents write it, 512 ports and interfaces at most (gkm.api.fabrics.MAX_PORTS)",
 )
 SURVEYS = Resource("v1", "ConfigMap", "configmaps", namespaced=True, type=WatchedSurvey, page_limit=32)
-"""A survey has almost 1 MB."""
+"""The collection of surveys; each has almost 1 MB, so its pages are small."""
 SURVEY_TEXTS = SURVEYS.of(Survey)
 SURVEY_LABELS = f"{NODE_LABEL},app.kubernetes.io/part-of=gkm"
-"""Selects the surveys; no ConfigMap with credentials or with another purpose has these labels."""
+"""Selects the ConfigMaps with surveys by labels."""
 
 
 class ClusterWatch:
-    """The reflectors that a provider needs, which publish every change to its view. Thread-safe."""
+    """The watches that a provider needs; every change is passed to the provider's view. Thread-safe."""
 
     def __init__(self, api: Api, config: Config, view: LiveView, *, namespace: str, reads: frozenset[Kind]) -> None:
         self._api = api
@@ -134,7 +134,7 @@ class ClusterWatch:
 
     @property
     def wanted(self) -> tuple[Reflector[Any], ...]:
-        """Return the reflectors that the provider needs, except HyperNodes, whose kind may be missing."""
+        """Return the watches that the provider needs, except HyperNodes, whose kind may not be installed."""
         fabrics = (self.fabrics,) if self._reads & {"Ports", "Neighbors"} else ()
         return self.nodes, *fabrics, *((self.surveys,) if self.reads_surveys else ())
 
@@ -144,7 +144,7 @@ class ClusterWatch:
         return "Survey" in self._reads
 
     def start(self) -> None:
-        """Start the watches that have not started; the watch of HyperNodes only where their kind is installed.
+        """Start the watches that have not started yet; HyperNodes only if their kind is installed.
 
         Raises:
             ApiError: the API server does not say whether it has HyperNodes; the other watches have started.
@@ -155,7 +155,7 @@ class ClusterWatch:
             self._start(self.hypernodes)
 
     def awaited(self) -> str:
-        """Return the kinds that are not listed yet, as a predicate; "" if all are."""
+        """Return the kinds that are not listed yet, as the end of a sentence; "" if all are listed."""
         started = {*map(id, self._started)}
         needed = [*self.wanted, *((self.hypernodes,) if id(self.hypernodes) in started else ())]
         unlisted = [one.resource.plural for one in needed if not one.synced.is_set()]
@@ -169,7 +169,7 @@ class ClusterWatch:
             reflector.close(seconds)
 
     def chosen_surveys(self) -> Mapping[str, str]:
-        """Return the digests of surveys by node, of the nodes that the configuration chooses and that exist."""
+        """Return the digest of the survey of each node that the configuration chooses and that exists."""
         found = {survey.node: survey.digest for survey in self.surveys.values() if survey.digest}
         return {
             node.name: found[node.name]
@@ -223,11 +223,11 @@ def _is_survey(survey: WatchedSurvey) -> bool:
 
 
 MAX_SURVEYS = 32
-"""Surveys that count, of the nodes whose names come first: one node of each subnet is enough. Each has 1 MB at most."""
+"""Limit of surveys that are read, those of the first nodes by name; each has at most 1 MB."""
 
 
 class SurveyFeed:
-    """For one thread at a time."""
+    """Fetches survey texts for the provider's view. Only one thread at a time may use it."""
 
     def __init__(self, api: Api, watch: ClusterWatch, view: LiveView, namespace: str) -> None:
         self._api = api
@@ -247,7 +247,7 @@ class SurveyFeed:
         return f"waits for {count_of(missing, 'survey')}, which the API server has not given yet" if missing else ""
 
     def publish(self) -> None:
-        """Publish what has changed. Those of nodes that are not chosen any more are removed.
+        """Fetch surveys that changed and pass them to the view; remove those of nodes that are not chosen any more.
 
         Raises:
             ApiError: a survey cannot be fetched; the others are published.

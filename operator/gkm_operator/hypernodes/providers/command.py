@@ -61,17 +61,17 @@ _OTHERS_READ: frozenset[Kind] = frozenset({"HyperNode", "Node", "Ports"})
 
 
 def reads(reference: str) -> frozenset[Kind]:
-    """Return the kinds that a provider reads."""
+    """Return the kinds of cluster objects that a provider reads."""
     return _READS.get(reference, _OTHERS_READ)
 
 
 def factory(reference: str, path: str = "") -> ProviderFactory:
-    """Return the function that makes a provider: the name of a built-in one, or `module:attribute`.
+    """Return the factory of a provider: the name of a built-in one, or `module:attribute`.
 
     Modules in the directory `path` can be imported as well; packages of ours win over them.
 
     Raises:
-        ProviderFailed: it cannot be imported.
+        ProviderFailed: the module cannot be imported.
     """
     if path:
         # Behind ours: a package of a provider must not replace what this process runs on.
@@ -90,7 +90,7 @@ def factory(reference: str, path: str = "") -> ProviderFactory:
 
 PROGRAM = "gkm-operator-provider"
 MAX_CREDENTIAL_BYTES = 1 << 20
-"""The data of a Secret has at most as much (core/v1, MaxSecretSize)."""
+"""Limit of bytes of the credentials: the data of a Secret has at most as much (core/v1, MaxSecretSize)."""
 _FILES_BYTES = 32 << 20
 _BACKOFF = Backoff(1.0, 30.0)
 
@@ -134,17 +134,18 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ProviderCode:
-    """The class of a provider, the directory with its modules ("": no directory), and the directory with its Secret."""
+    """Where the code of a provider is: its class, the directory of its modules ("" for none), and of its Secret."""
 
     reference: str
     path: str = ""
     credentials: Path | None = None
 
     def make(self, config: Mapping[str, Any]) -> Provider:
-        """Return the provider.
+        """Create the provider with its `config` and credentials.
 
         Raises:
-            ProviderFailed: it cannot be imported, or has no credentials. It raises what it likes.
+            ProviderFailed: the code cannot be imported, or the Secret cannot be read. The provider may raise any other
+                exception.
         """
         return factory(self.reference, self.path)(config, _credentials(self.credentials))
 
@@ -159,7 +160,7 @@ def runner_of(
     earlier: ProviderTreeSpec,
     pace: RunnerPace = RunnerPace(),  # noqa: B008 -- a frozen value
 ) -> ProviderRunner:
-    """Return what runs a provider; `earlier` is what `tree` has."""
+    """Return the runner for a provider; `earlier` is the spec that an earlier process wrote to `tree`."""
     view = LiveView(_names(earlier))
     sources = ClusterSources(api, config, own_namespace(), code.reference, view)
     return ProviderRunner(
@@ -175,7 +176,7 @@ def runner_of(
 
 
 class ClusterSources:
-    """The sources of the provider in the cluster: watches, and the surveys that they show."""
+    """The cluster objects that a provider reads: watches, and the surveys that they name."""
 
     def __init__(self, api: Api, config: Config, namespace: str, reference: str, view: LiveView) -> None:
         self._watch = ClusterWatch(api, config, view, namespace=namespace, reads=reads(reference))
@@ -254,7 +255,7 @@ def _credentials(directory: Path | None) -> Mapping[str, bytes]:
 
 
 def limit_memory(limit: int) -> None:
-    """Let an allocation fail before the kernel ends the container: its count includes pages of files."""
+    """Limit this process's memory so that an allocation fails before the kernel kills the container."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if limit:
         value = limit - min(_FILES_BYTES, limit // 4)

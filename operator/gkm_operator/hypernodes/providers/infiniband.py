@@ -32,10 +32,10 @@ _GZIP = 16 + zlib.MAX_WBITS
 
 
 def subnet_of(survey: bytes) -> Subnet:
-    """Return the network in a survey.
+    """Decode a survey and return its network.
 
     Raises:
-        NotASurvey: it is not compressed by gzip, longer than a survey may be, or no output of ibnetdiscover.
+        NotASurvey: the text is not compressed by gzip, is too long, or is no output of ibnetdiscover.
     """
     try:
         stream = zlib.decompressobj(_GZIP)
@@ -48,22 +48,22 @@ def subnet_of(survey: bytes) -> Subnet:
 
 
 MAX_NETWORK_BYTES = 24 << 20
-"""The size of one survey. A network of 10,000 hosts with eight adapters each has 12 MiB."""
+"""Limit of bytes of one decoded survey; 10,000 hosts with eight adapters have 12 MiB."""
 AGAIN_SECONDS = 300.0
-"""After this time a reading tries what was left out before: there may be more memory then."""
+"""Seconds after which surveys that were left out are tried again."""
 _SEARCH_SECONDS = 30.0
-"""For the survey that must be left out; about a tenth of the silence that ends a provider."""
+"""Seconds for finding the survey that must be left out."""
 _NO_MEMORY = "it takes more memory than the provider has"
 
 
 def provider(config: Mapping[str, Any], _credentials: Mapping[str, bytes]) -> Provider:
-    """Return the provider."""
+    """Return the provider `infiniband`."""
     settings = parse_config(config, InfinibandConfig)
     return following("infiniband", SurveyReader(Counted(settings.adapters, settings.switches)).read)
 
 
 class SurveyReader:
-    """Parses each survey once; the networks stay as bytes, which take a fraction of the memory."""
+    """Parses each survey once; networks are kept as bytes to save memory."""
 
     def __init__(self, counted: Counted = EVERY_CABLE, clock: Callable[[], float] = time.monotonic) -> None:
         self._counted = counted
@@ -81,7 +81,7 @@ class SurveyReader:
         self._again = 0.0
 
     def read(self, known: Known) -> FabricDiscovery:
-        """Return the HyperNodes of all surveys.
+        """Return the HyperNodes of all usable surveys.
 
         Raises:
             SourceMissing: no survey can be used.

@@ -1,13 +1,13 @@
-"""A provider's HyperNodes, as one short text and as events that are checked and applied.
+"""Pack a provider's HyperNodes into a text, and check and apply its events.
 
 Pure: no I/O, no clock, no provider's code.
 
 The text is JSON, compressed by zlib, in base64. In an object it may be forged: so unpacking is limited in bytes and in
 values before a decoder allocates objects, and no error has content of the text.
 
-After each event the set of HyperNodes is a forest: each member has one parent, members that are HyperNodes exist,
-no HyperNode contains itself. An event is applied as a whole or not at all. The cost of an event grows with its changes
-and the HyperNodes below them, not with the set.
+After each event the set of HyperNodes is a forest: each member has one parent, members that are HyperNodes exist, no
+HyperNode contains itself. An event is applied as a whole or not at all. The cost of an event grows with its changes and
+the HyperNodes below them, not with the set.
 """
 
 import binascii
@@ -25,21 +25,21 @@ from gkm.topology.quarantine import Quarantined
 from msgspec import Struct
 
 MAX_BYTES = 32 << 20
-"""The size of the JSON. 12,500 nodes with names of 20 characters have 0.7 MiB."""
+"""Limit of bytes of the JSON; 12,500 nodes with names of 20 characters have 0.7 MiB."""
 MAX_VALUES = 1_500_000
-"""Values in the JSON. 50,000 HyperNodes with 200,000 members have at most 1,250,000 (intake.py)."""
+"""Limit of values in the JSON; 50,000 HyperNodes with 200,000 members have at most 1,250,000."""
 
 
 class InvalidTree(ValueError):
-    """A text that is no packed tree."""
+    """The text is no valid packed tree."""
 
 
 class TreeTooLarge(ValueError):
-    """HyperNodes that do not fit into one object."""
+    """The HyperNodes do not fit into one API object."""
 
 
 class TreeContent(Struct, frozen=True, omit_defaults=True):
-    """The content of the JSON."""
+    """The decoded JSON of a packed tree."""
 
     hypernodes: tuple[HyperNode, ...] = ()
     quarantined: tuple[Quarantined, ...] = ()
@@ -49,10 +49,10 @@ _DECODER = msgspec.json.Decoder(TreeContent)
 
 
 def pack(hypernodes: Iterable[HyperNode], quarantined: Iterable[Quarantined] = ()) -> str:
-    """Return the text; equal HyperNodes in another order have an equal text.
+    """Pack HyperNodes into a text; equal HyperNodes in another order give the same text.
 
     Raises:
-        TreeTooLarge: it would be longer than MAX_PACKED, or its JSON than MAX_BYTES.
+        TreeTooLarge: the text exceeds MAX_PACKED, or its JSON MAX_BYTES.
     """
     ordered = tuple(sorted(hypernodes, key=lambda each: each.name))
     data = msgspec.json.encode(TreeContent(ordered, tuple(sorted(quarantined))))
@@ -65,10 +65,10 @@ def pack(hypernodes: Iterable[HyperNode], quarantined: Iterable[Quarantined] = (
 
 
 def unpack(text: str) -> Event:
-    """Return the snapshot in a text. Its HyperNodes are not checked (intake.HyperNodeSet).
+    """Unpack a text into a snapshot event. The HyperNodes are not checked yet (HyperNodeSet).
 
     Raises:
-        InvalidTree: it is no packed tree, or larger than one may be.
+        InvalidTree: the text is no packed tree, or too large.
     """
     if len(text) > MAX_PACKED:
         raise InvalidTree(f"it has more than {MAX_PACKED} characters")
@@ -76,10 +76,10 @@ def unpack(text: str) -> Event:
 
 
 def decode(data: bytes) -> Event:
-    """Return the snapshot in the JSON of a tree.
+    """Decode the JSON of a packed tree into a snapshot event.
 
     Raises:
-        InvalidTree: it has another form, or more than MAX_VALUES values.
+        InvalidTree: the JSON has another form, or more than MAX_VALUES values.
     """
     # Each value and each key follows one of these characters.
     if sum(data.count(one) for one in b",:[{") > MAX_VALUES:
@@ -107,9 +107,9 @@ def _decompressed(text: str) -> bytes:
 
 MAX_HYPERNODES = 50_000
 MAX_MEMBERS = 200_000
-"""The members of all HyperNodes of a provider together."""
+"""Limit of members of all HyperNodes of a provider together."""
 MAX_DEPTH = 32
-"""HyperNodes above one another. A tree has at most 14 levels (`topology.levels`)."""
+"""Limit of nested HyperNodes. A tree has at most 14 levels (`topology.levels`)."""
 MAX_TIER = 1_000
 
 _LONGEST_NAME = 253
@@ -120,7 +120,10 @@ _NODE = re.compile(r"(?=.{1,253}\Z)[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](
 
 
 class Refused(Exception):
-    """An event that is not applied. `kind` names no content; `reply` does, and is for the provider alone."""
+    """An event is invalid and is not applied.
+
+    `kind` has no content of the source; `reply` may, for the provider alone.
+    """
 
     def __init__(self, kind: str, name: str = "", detail: str = "") -> None:
         self.kind = kind
@@ -137,7 +140,7 @@ class _Change(Struct):
 
 
 class HyperNodeSet:
-    """The HyperNodes of one provider, and the parent of each member. For one thread at a time."""
+    """The HyperNodes of one provider, and the parent of each member. Only one thread at a time may use it."""
 
     def __init__(self) -> None:
         self._hypernodes: dict[str, HyperNode] = {}
@@ -147,14 +150,14 @@ class HyperNodeSet:
 
     @property
     def hypernodes(self) -> Mapping[str, HyperNode]:
-        """The HyperNodes by their names. Copy them before the next event."""
+        """Return the HyperNodes by name; copy them before the next event."""
         return self._hypernodes
 
     def apply(self, event: Event, *, first: bool = False) -> None:
-        """Apply an event; the first one after a start of the provider must be a snapshot.
+        """Apply an event; the first event after the provider's start must be a snapshot.
 
         Raises:
-            Refused: the set is unchanged.
+            Refused: the event is invalid; the HyperNodes are unchanged.
         """
         if event.action is Action.SNAPSHOT:
             fresh = HyperNodeSet()

@@ -1,4 +1,4 @@
-"""The provider `lldp`: the Ethernet neighbors that NodeFabrics show."""
+"""The provider `lldp`: it reads the Ethernet neighbors in NodeFabrics."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -14,7 +14,7 @@ from gkm_operator.hypernodes.providers.polling import Known, following, parse_co
 
 
 def provider(config: Mapping[str, Any], _credentials: Mapping[str, bytes]) -> Provider:
-    """Return the provider."""
+    """Return the provider `lldp`."""
     settings = parse_config(config, LldpConfig)
     return following("lldp", partial(_read, Counted(settings.interfaces, settings.switches)))
 

@@ -1,4 +1,4 @@
-"""A provider that reads its whole source again and again, the form of all built-in ones.
+"""A provider that reads its whole source at intervals; all built-in providers are of this form.
 
 It sends a snapshot when the HyperNodes have changed, or when an event was refused or not written; otherwise it reports
 no change. A source that cannot be read, or is missing after a snapshot, ends it: its last HyperNodes stay in use, and
@@ -21,12 +21,12 @@ from gkm_operator.hypernodes.providers.view import LiveView
 
 C = TypeVar("C", bound=Struct)
 _REST = 4.0
-"""How many times as long as a reading took the next one is away at least."""
+"""Minimum pause between readings, as a multiple of the last reading's duration."""
 _LEAST_STALE_SECONDS = 300.0
 _CALM_SECONDS = 1.0
-"""Between two readings of a view that changes."""
+"""Seconds between two readings of a view that changes."""
 _HEARTBEAT_SECONDS = 10.0
-"""Between two events about a view that does not change."""
+"""Seconds between two heartbeat events while the view does not change."""
 
 
 class SourceMissing(Exception):
@@ -35,14 +35,14 @@ class SourceMissing(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The input for reading a source: the view, and the names that the HyperNodes of this source have."""
+    """What a provider knows when it reads: the view of the cluster, and the names of its present HyperNodes."""
 
     view: LiveView
     existing: Container[str]
 
     @property
     def nodes(self) -> list[str]:
-        """The names of the Nodes of the cluster."""
+        """Return the names of the cluster's Nodes."""
         return [node.name for node in self.view.nodes()]
 
 
@@ -51,7 +51,7 @@ Read = Callable[[Known], FabricDiscovery]
 
 
 class PollingProvider:
-    """Calls `read` every `seconds`; with `follows`, when the view has changed as well. `timeout` is of one request."""
+    """Calls `read` every `seconds`; with `follows`, also after a change of the view. `timeout` is for one request."""
 
     def __init__(self, name: str, read: Read, seconds: float, *, timeout: float = 0.0, follows: bool = False) -> None:
         self.name = name
@@ -62,7 +62,7 @@ class PollingProvider:
         self._stopped = Flag()
 
     def start(self, events: Events, replies: Replies, hypernodes: HyperNodeView) -> None:
-        """Read and send, until `stop`."""
+        """Read the source and send events, until `stop`."""
         view = cast("LiveView", hypernodes)  # built-in providers see all that there is
         found: FabricDiscovery | None = None
         sent: object = None
@@ -96,7 +96,7 @@ class PollingProvider:
             self._wait(view, version, _REST * (time.monotonic() - began))
 
     def stop(self) -> None:
-        """End `start`."""
+        """Make `start` end."""
         self._stopped.set()
 
     def _wait(self, view: LiveView, version: int, rest: float) -> None:
@@ -107,10 +107,10 @@ class PollingProvider:
 
 
 def parse_config(config: Mapping[str, Any], kind: type[C]) -> C:
-    """Return the configuration of a provider as a typed value.
+    """Decode the `config` of a provider.
 
     Raises:
-        ProviderFailed: it is not valid; the message names the key.
+        ProviderFailed: the configuration is not valid; the message names the key.
     """
     try:
         return msgspec.convert(config, kind)
@@ -119,5 +119,5 @@ def parse_config(config: Mapping[str, Any], kind: type[C]) -> C:
 
 
 def following(name: str, read: Read) -> PollingProvider:
-    """Return a provider whose source is the view."""
+    """Return a provider that reads its data from the view of the cluster."""
     return PollingProvider(name, read, _HEARTBEAT_SECONDS, follows=True)

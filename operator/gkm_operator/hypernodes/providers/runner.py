@@ -40,7 +40,7 @@ FIELD_MANAGER = "gkm.io/provider"
 
 
 class TreeObject:
-    """For one thread."""
+    """Reads and writes one ProviderTree. Only one thread may use it."""
 
     def __init__(self, api: Api, name: str) -> None:
         self._api = api
@@ -48,7 +48,7 @@ class TreeObject:
         self._stored_tree: str | None = None
 
     def read(self) -> ProviderTreeSpec:
-        """Return what an earlier process wrote, an empty spec without it.
+        """Return the spec that an earlier process wrote, an empty one if the object does not exist.
 
         Raises:
             ApiError: the API server does not respond, or the object cannot be read as a ProviderTree.
@@ -63,10 +63,10 @@ class TreeObject:
         return spec
 
     def write(self, spec: ProviderTreeSpec) -> ProviderTreeStatus:
-        """Write what differs, and all of it if the object is gone; return the status of the controllers.
+        """Write the fields that differ, or all fields of a new object; return the controllers' status.
 
         Raises:
-            ApiError: it is not written.
+            ApiError: the spec was not written.
         """
         fields = _fields(spec)
         changed = {key: value for key, value in fields.items() if key != "tree" or value != self._stored_tree}
@@ -97,25 +97,29 @@ def _fields(spec: ProviderTreeSpec) -> Mapping[str, Any]:
 
 FAILED = 1
 LEAST_SECONDS = 2.0
-"""Between two writes."""
+"""Minimum seconds between two writes."""
 HEARTBEAT_SECONDS = 30.0
-"""Between two writes of a tree that does not change: 100 kB for 12,500 nodes, which is what etcd stores."""
+"""Seconds between two writes of an unchanged tree; each write makes etcd store the whole object, 100 kB for 12,500
+nodes."""
 START_SECONDS = 300.0
-"""How long a provider has from its start to its first event."""
+"""Seconds that a provider may take from its start to its first event."""
 STOP_SECONDS = 8.0
-"""How long a provider has to stop. kubelet kills after 20 s."""
+"""Seconds that a provider may take to stop; the kubelet kills it after 20 s."""
 HANGS_SECONDS = 600.0
-"""A thread without progress for so long hangs, and kubelet restarts the pod. 32 surveys may take 480 s to fetch."""
+"""Seconds without progress after which a thread counts as hung, so that the kubelet restarts the pod."""
 _LAST_WRITES, _LAST_PAUSE_SECONDS = 3, 0.5
 _LOOK_SECONDS, _SOURCES_SECONDS = 0.5, 5.0
 _BACKOFF = Backoff(1.0, 30.0)
 
 
 class ProviderSources(Protocol):
-    """The sources of a provider in the cluster."""
+    """The cluster objects that a provider reads."""
 
     def look(self) -> str:
-        """Read changes; return the missing sources as a predicate, "" if all are there. Never raises."""
+        """Read changes; return which sources are missing, as the end of a sentence, "" if all are there.
+
+        Never raises.
+        """
 
     def close(self) -> None:
         """Stop reading."""
@@ -123,7 +127,7 @@ class ProviderSources(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RunnerPace:
-    """Seconds; tests have shorter ones."""
+    """The intervals and limits in seconds; tests use shorter ones."""
 
     least: float = LEAST_SECONDS
     heartbeat: float = HEARTBEAT_SECONDS
@@ -134,7 +138,7 @@ class RunnerPace:
 
 
 class ProviderRunner:
-    """One provider. `make` returns it, `stale` is the silence that ends it, None as the provider states."""
+    """Runs one provider. `make` creates it; `stale` is the seconds without events that end it, None for its default."""
 
     def __init__(
         self,
@@ -170,7 +174,7 @@ class ProviderRunner:
 
     @property
     def is_alive(self) -> bool:
-        """Return whether the thread that writes does not hang."""
+        """Return whether the writing thread is alive."""
         return self._clock() - self._ticked_at < HANGS_SECONDS
 
     def run(self, stop: Flag) -> int:
@@ -196,7 +200,7 @@ class ProviderRunner:
         return self._end_failed(self._failure) if self._failure else 0
 
     def fail(self, error: BaseException | None) -> None:
-        """Let the process end because of an exception, from any thread of the provider."""
+        """End the process because of an exception; any thread of the provider may call this."""
         if isinstance(error, ProviderStopped) and self._stopping.is_set():
             return
         self._failure = self._failure or (

@@ -1,4 +1,4 @@
-"""The provider `tree-file`: a file with the tree of the network, of our shape or of topograph's.
+"""The provider `tree-file`: it reads the tree of the network from a file, in GKM's or topograph's format.
 
 The file, such as a mounted ConfigMap, is read again when it changes.
 """
@@ -26,14 +26,14 @@ Parse = Callable[[bytes, Known], FabricDiscovery]
 
 
 class FileConfig(Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
-    """`config` of the provider: the file, and how often it is read."""
+    """The `config` of the provider: the path of the file, and the seconds between readings."""
 
     file: FilePath
     interval_seconds: Interval = INTERVAL_SECONDS
 
 
 def file_provider(name: str, file: str, seconds: float, parse: Parse, refused: type[ValueError]) -> Provider:
-    """Return a provider of what `parse` returns for a file, which is read every `seconds`.
+    """Return a provider that reads a file every `seconds` and converts it with `parse`.
 
     `parse` raises `refused`, whose message has no content.
     """
@@ -57,7 +57,7 @@ def _read(path: str) -> bytes:
 
 
 def provider(config: Mapping[str, Any], _credentials: Mapping[str, bytes]) -> Provider:
-    """Return the provider."""
+    """Return the provider `tree-file`."""
     settings = parse_config(config, FileConfig)
     return file_provider(
         "tree-file",

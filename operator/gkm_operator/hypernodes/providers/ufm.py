@@ -1,4 +1,4 @@
-"""The provider `ufm`: ports of NVIDIA's UFM Enterprise by its REST API (docs/reference/topology-providers.md).
+"""The provider `ufm`: it reads ports from the REST API of NVIDIA UFM Enterprise (docs/reference/topology-providers.md).
 
 UFM Enterprise REST API guide, "REST API Complementary Information": basic authentication is for /ufmRest, an access
 token for /ufmRestV3 and sent as `Authorization: Basic <token>`. Both come from a Secret.
@@ -34,7 +34,7 @@ from urllib3.util import Url, parse_url
 from gkm_operator.hypernodes.providers.polling import Known, PollingProvider, parse_config
 
 MAX_BODY_BYTES = 100 << 20
-"""No less than a decoder of answers accepts (gkm.topology.fabrics.ufm)."""
+"""Limit of bytes of an answer; the decoder accepts as much (gkm.topology.fabrics.ufm)."""
 _CONNECT_SECONDS, _STALL_SECONDS = 10.0, 30.0
 _OK = 200
 _REFUSED = frozenset({401, 403})
@@ -47,10 +47,10 @@ _BODY_FAULTS = {
 
 
 class HttpsSource:
-    """One server; `headers` may hold credentials."""
+    """An HTTPS server to read from; `headers` may contain credentials."""
 
     def __init__(self, url: str, ca_file: str, headers: Mapping[str, str], seconds: float) -> None:
-        """Accept https://host[:port][/path].
+        """Parse the URL, which must be https://host[:port][/path].
 
         Raises:
             ProviderFailed: the URL is another one, or the file cannot be used.
@@ -72,10 +72,10 @@ class HttpsSource:
         self._seconds = seconds
 
     def get(self, path: str) -> bytes:
-        """Return the body at a path.
+        """Return the body of the response for a path.
 
         Raises:
-            ProviderFailed: the response has no body; the message names the kind of fault.
+            ProviderFailed: no usable response came; the message names the kind of fault.
         """
         deadline = time.monotonic() + self._seconds
         with open_exchange(deadline, rules=self._rules, stall=_STALL_SECONDS) as exchange:
@@ -118,7 +118,7 @@ _SECONDS = Meta(ge=0.1, le=86_400)
 
 
 class UfmConfig(CountedAdapters, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
-    """`config` of the provider. `timeout_seconds` limits one page, which may have 100 MiB."""
+    """The `config` of the provider. `timeout_seconds` is for one page, which may have 100 MiB."""
 
     url: Annotated[str, Meta(max_length=2048)]
     ca_file: Annotated[str, Meta(max_length=4096)] = ""
@@ -127,7 +127,7 @@ class UfmConfig(CountedAdapters, frozen=True, rename="camel", kw_only=True, forb
 
 
 def provider(config: Mapping[str, Any], credentials: Mapping[str, bytes]) -> Provider:
-    """Return the provider.
+    """Return the provider `ufm`.
 
     Raises:
         ProviderFailed: the configuration or the Secret is not valid.

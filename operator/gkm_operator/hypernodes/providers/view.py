@@ -1,4 +1,4 @@
-"""The cluster as a provider sees it: HyperNodes of all sources, Nodes, and for built-in ones the agents' reports.
+"""The view of the cluster for a provider: all HyperNodes and Nodes, and for built-in providers the agents' reports.
 
 The process that runs the provider publishes every change that its watches show.
 """
@@ -14,15 +14,15 @@ from gkm.topology.providers import ClusterNode
 from msgspec import Struct
 
 MAX_VIEW = 200_000
-"""HyperNodes, Nodes and reports that a provider sees; further ones are left out."""
+"""Limit of objects of each kind in the view; further objects are left out."""
 
 Kind = Literal["HyperNode", "Node", "Ports", "Neighbors", "Survey"]
 Key = tuple[str, str]
-"""Kind and name of what a provider sees."""
+"""Kind and name of an object in the view."""
 
 
 class AgentReport(Struct, frozen=True):
-    """The report of an agent about a node, for built-in providers.
+    """A report of an agent about its node, for built-in providers.
 
     Ports and Neighbors are a NodeFabric in JSON without the rest; a Survey is the text in its ConfigMap.
     """
@@ -36,7 +36,7 @@ Value = HyperNode | ClusterNode | AgentReport
 
 
 class LiveView:
-    """`gkm.topology.providers.HyperNodeView`. Thread-safe; a reader that does not take changes holds one for a name."""
+    """Implements `gkm.topology.providers.HyperNodeView`. Thread-safe."""
 
     def __init__(self, earlier_names: frozenset[str] = frozenset()) -> None:
         self.earlier_names = earlier_names
@@ -56,13 +56,13 @@ class LiveView:
             return [*self._values["HyperNode"].values()]
 
     def get(self, name: str) -> HyperNode | None:
-        """Return a HyperNode by its name."""
+        """Return a HyperNode by its name, None if absent."""
         with self._condition:
             found: HyperNode | None = self._values["HyperNode"].get(name)
             return found
 
     def changes(self) -> Iterator[str]:
-        """Return the names of HyperNodes that change from now on, until the provider stops."""
+        """Yield the name of each HyperNode that changes from now on, until the provider stops."""
         unread: dict[str, None] = {}
         with self._condition:
             self._readers.append(unread)
@@ -74,7 +74,7 @@ class LiveView:
             return (*self._values["Node"].values(),)
 
     def surveys(self) -> Mapping[str, bytes]:
-        """Return the surveys by node."""
+        """Return the InfiniBand surveys by node."""
         with self._condition:
             return {**self._values["Survey"]}
 
@@ -86,7 +86,7 @@ class LiveView:
         return tuple([msgspec.json.decode(data, type=NodeFabric) for data in found])
 
     def publish(self, changed: Iterable[Value], deleted: Iterable[tuple[Kind, str]] = ()) -> None:
-        """Set and remove values."""
+        """Add or change objects of the view, and remove others."""
         with self._condition:
             version = self.version
             names: dict[str, None] = {}
@@ -115,7 +115,7 @@ class LiveView:
             self._condition.wait_for(lambda: self.version > version or self._stopped, seconds)
 
     def stop(self) -> None:
-        """End all iterations."""
+        """End all iterations over changes."""
         with self._condition:
             self._stopped = True
             self._condition.notify_all()

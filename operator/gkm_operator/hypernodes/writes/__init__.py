@@ -1,1 +1,1 @@
-"""The only code that writes HyperNodes, Topologies and labels of levels. Must never decide what the tree is."""
+"""Write HyperNodes, Topologies and topology labels of Nodes; no other code does. Must never decide what the tree is."""

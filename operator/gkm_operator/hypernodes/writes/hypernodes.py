@@ -39,7 +39,7 @@ PASS_SECONDS = 10.0
 """A pass writes at least this long, even if the wanted tree changes meanwhile: each pass begins with a list of all
 HyperNodes, and a single node that flaps makes a new tree every few seconds."""
 MAX_REFUSED = 20
-"""With more refused HyperNodes, the first ends each pass: then probably all are refused, such as by a missing right."""
+"""Limit of refused HyperNodes in a pass; with more, all are probably refused, for example by a missing right."""
 _REFUSALS = frozenset({400, 403, 413, 422})
 _SERVER_ERROR = 500
 QUIET_SECONDS = 60.0
@@ -59,19 +59,19 @@ class _Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """The HyperNodes of a list or of the watch. `unreadable` objects are taken as foreign."""
+    """The HyperNodes on the API server. `unreadable` objects are treated as those of other owners."""
 
     objects: dict[str, HyperNodeObject]
     unreadable: frozenset[str]
 
     def version(self, name: str) -> str:
-        """Return the version of an object, "" if it does not exist."""
+        """Return the resourceVersion of an object, "" if it does not exist."""
         found = self.objects.get(name)
         return found.metadata.resource_version if found else ""
 
 
 class HyperNodeWriter:
-    """For one thread. `pace` waits until the next request may be sent, and returns whether it may be sent at all.
+    """Writes HyperNodes. Only one thread may use it; `pace` waits until the next request may be sent.
 
     A HyperNode that is refused stays as it is for REFUSED_SECONDS, unless another one of its name is wanted. Meanwhile
     the others are written around it: gkm.topology.write_order. A HyperNode that another writer changes again after a
@@ -113,21 +113,23 @@ class HyperNodeWriter:
 
     @property
     def contested(self) -> tuple[str, ...]:
-        """Return the HyperNodes that stay as another writer made them."""
+        """Return the HyperNodes that GKM leaves alone because another writer keeps changing them."""
         return tuple(sorted(name for name, refusal in self._refused.items() if refusal.contested))
 
     @property
     def is_quiet(self) -> bool:
-        """Return whether no request can arrive any more, of an earlier leader or without an answer."""
+        """Return whether no request of this or an earlier leader can still arrive."""
         return self._clock() >= max(self.quiet_until, self._until)
 
     def write(
         self, wanted: Mapping[str, HyperNode], is_current: Callable[[], bool], refused: Callable[[str, str], None]
     ) -> None:
-        """Write what differs from the wanted HyperNodes; call `refused` with the name of each that is refused, and why.
+        """Write the HyperNodes that differ from the wanted ones.
+
+        Call `refused` with the name and error of each refused one.
 
         Raises:
-            Blocked: it is too early.
+            Blocked: requests of an earlier leader may still arrive.
             ApiError, Retry: the pass ended early; the next one decides anew. A pass of PASS_SECONDS whose `wanted` is
             outdated also ends early. Until then it writes on: each write is valid after the one before for any wanted
             tree, and the guard has approved both trees.

@@ -1,4 +1,4 @@
-"""HyperNodes of GKM that another writer changes: repaired once, then left as they are for a while. No I/O.
+"""Detect HyperNodes of GKM that another writer changes: they are repaired once, then left alone for a while. No I/O.
 
 Two writers that both repair one object would write forever, and each write makes Volcano's scheduler build its tree
 anew.
@@ -16,20 +16,20 @@ CONTEST_SECONDS = 300.0
 
 @dataclass(slots=True)
 class OwnWrites:
-    """The specs that the API server answered to this process's own writes, and when it repaired a foreign change."""
+    """Remembers how the API server stored this process's writes, and when it repaired a change by another writer."""
 
     _specs: dict[str, HyperNodeSpec] = field(default_factory=dict)
     _repaired: dict[str, float] = field(default_factory=dict)
 
     def answered(self, name: str, stored: HyperNodeObject | None) -> None:
-        """Record an object as the API server stored it; None if it is deleted, or its content is not known."""
+        """Record an object as the API server stored it; None after a deletion."""
         if stored is None:
             self._specs.pop(name, None)
         else:
             self._specs[name] = stored.spec
 
     def contested(self, objects: Mapping[str, HyperNodeObject], now: float) -> tuple[str, ...]:
-        """Return the HyperNodes that another writer changed again soon after a repair.
+        """Return the HyperNodes that another writer changed again soon after GKM repaired them.
 
         `objects` are those of a list, which never lags behind a write. `now` is monotonic, in seconds. The first change
         is recorded as repaired at `now`: the caller writes what is wanted.

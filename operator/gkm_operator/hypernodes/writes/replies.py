@@ -1,4 +1,4 @@
-"""Tells providers what the controllers make of their trees, in the status of each ProviderTree.
+"""Write the status of each ProviderTree, which tells the provider whether its tree is used.
 
 The pod of a provider passes refused HyperNodes on as replies. It is written only where it differs, so it is never
 repeated, and follows from the state alone.
@@ -31,7 +31,7 @@ _NOT_CONFIGURED = "topology.providers does not name it: add it there, or delete 
 
 @dataclass(frozen=True, slots=True)
 class ProviderReplies:
-    """Collects refusals by provider, and writes the status of ProviderTrees."""
+    """Collects refused HyperNodes by provider, and writes the status of ProviderTrees."""
 
     api: Api
     watcher: TopologyWatcher
@@ -40,14 +40,14 @@ class ProviderReplies:
     now: Callable[[], str] = timestamp
 
     def refused(self, name: str, error: str, tree: Tree) -> None:
-        """Record the refusal of the HyperNode `name` for those who named its domain."""
+        """Record the refusal of the HyperNode `name` for all providers that named its domain."""
         domain = self._domains(tree).get(name)
         for source in self.sources if domain is not None else ():
             if domain in source.names:
                 source.refused[str(domain)] = error
 
     def forget(self) -> None:
-        """Record that no HyperNode is refused any more."""
+        """Record that no HyperNode is refused now."""
         for source in self.sources:
             source.refused.clear()
 
@@ -55,7 +55,7 @@ class ProviderReplies:
         """Write each status that differs.
 
         Raises:
-            ApiError: one cannot be written; the ones before it are.
+            ApiError: a status cannot be written; earlier ones are.
         """
         by_name = {source.name: source for source in self.sources}
         for found in self.watcher.provider_trees.values():

@@ -43,7 +43,7 @@ _MISSING = frozenset({TopologyReason.KIND_MISSING, TopologyReason.RIGHTS_MISSING
 
 @dataclass(slots=True)
 class TreeSink:
-    """`write` gets the kind that is `served`, writes what differs, raises ApiError, Retry or Blocked.
+    """A target of the tree, such as Kueue's Topology. `write` writes differences and raises ApiError, Retry or Blocked.
 
     The kind is the first of `kinds` that the API server has; without any the sink needs no kind. `install` brings it.
     """
@@ -61,11 +61,11 @@ class TreeSink:
 
     @property
     def available(self) -> bool:
-        """Return whether the sink can be written."""
+        """Return whether the kind of the sink is installed."""
         return self.served is not None or not self.kinds
 
     def check(self, api: Api) -> bool:
-        """Look whether the kind is there; return False if the API server does not answer that."""
+        """Ask the API server whether the kind is installed; return False if it does not answer."""
         if not self.kinds:
             return True
         try:
@@ -86,7 +86,7 @@ class TreeSink:
         return True
 
     def reconcile(self) -> float | None:
-        """Write, and record the result; return the seconds until it can be done, None if that is not known.
+        """Write the target and record the result; return the seconds until the next attempt, None if unknown.
 
         Raises:
             ApiError, Retry: another attempt may succeed. No message has content of an object.
@@ -125,7 +125,7 @@ _IN_USE = " (Kueue deletes it when no ResourceFlavor names it any more)"
 
 
 def write_topology(api: Api, wanted: Mapping[str, Any], resource: Resource[SchedulerTopology]) -> bool:
-    """Create the Topology, or change its levels; return whether a request was necessary.
+    """Create the Topology or change its levels; return whether a request was needed.
 
     The fields of `wanted` are the same in all versions of its kind.
 
@@ -174,7 +174,7 @@ _TOO_MANY, _SERVER_ERROR = 429, 500
 
 
 class LabelWriter:
-    """For one thread. `pace` waits until the next request may be sent, and returns whether it may be sent at all."""
+    """Writes topology labels of nodes. Only one thread may use it; `pace` waits until the next request may be sent."""
 
     def __init__(self, api: Api, watcher: TopologyWatcher, *, pace: Callable[[], bool]) -> None:
         self._api = api
