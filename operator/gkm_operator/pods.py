@@ -1,4 +1,4 @@
-"""The kind Pod, in the one form in which all controllers read it, and what each controller derives from it.
+"""The kind Pod, decoded in one form that all controllers share, and the facts that each controller derives from it.
 
 A cluster has 100,000 pods. Each is reduced to the fields that decide when it is decoded, equal values of several pods
 are stored once, and a pod has only its requests if no other field is needed. Pods that no reader wants are not stored
@@ -31,7 +31,7 @@ from gkm_operator.mnnvl.gpu_requests import is_positive
 T = TypeVar("T")
 
 _LABELS = (DOMAIN_LABEL, GROUP_LABEL, PART_OF, REPLICA_INDEX, RUN_LABEL)
-"""The labels that are held."""
+"""The labels that are kept of a pod."""
 HOSTNAME = "kubernetes.io/hostname"
 _RANKS = (
     ("leaderworkerset.sigs.k8s.io/group-index", "leaderworkerset.sigs.k8s.io/worker-index"),
@@ -39,7 +39,7 @@ _RANKS = (
     ("batch.kubernetes.io/job-completion-index",),
     ("apps.kubernetes.io/pod-index",),
 )
-"""The labels that number the pods of a workload, the most specific first; in a pair, the first numbers its groups."""
+"""The labels that number pods in a workload, the most specific first; in a pair, the first numbers the pod's group."""
 _MAX_DIGITS = 6
 _MAX_OWNERS = 4
 _MAX_FAULT = 160
@@ -66,7 +66,7 @@ def _labels(items: tuple[tuple[str, str], ...]) -> dict[str, str]:
 
 
 class PodMetadata(Struct, frozen=True, gc=False, rename="camel"):
-    """The metadata that is read of pods; its fields and properties have the names in MnnvlMetadata."""
+    """The metadata of a pod that controllers read, with the names of MnnvlMetadata."""
 
     name: str
     namespace: str = ""
@@ -78,7 +78,7 @@ class PodMetadata(Struct, frozen=True, gc=False, rename="camel"):
     labels: dict[str, str] | None = None
     owner_references: tuple[Owner, ...] | None = None
     is_agent: bool = False
-    """Whether its label says so; a pod of any namespace may have it."""
+    """Whether the pod has the label of GKM's agents; pods of other namespaces can have it too."""
     rank: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
@@ -101,12 +101,12 @@ class PodMetadata(Struct, frozen=True, gc=False, rename="camel"):
 
     @property
     def run(self) -> str:
-        """Return the Run that its label names, "" if absent."""
+        """Return the name of the Run in the pod's label, "" if absent."""
         return self.label(RUN_LABEL)
 
     @property
     def group(self) -> Key:
-        """Return namespace and name of the TaskGroup that its label names."""
+        """Return namespace and name of the TaskGroup in the pod's label."""
         return self.namespace, self.label(GROUP_LABEL)
 
     @property
@@ -116,7 +116,7 @@ class PodMetadata(Struct, frozen=True, gc=False, rename="camel"):
 
     @property
     def controller(self) -> Owner | None:
-        """Return the owner that controls the pod."""
+        """Return the owner reference that has `controller: true`, None if absent."""
         return next((owner for owner in self.owner_references or () if owner.controller), None)
 
 
@@ -193,7 +193,7 @@ class _NodeOnly(Struct, rename="camel"):
 
 
 class RunPod(Struct, frozen=True, gc=False):
-    """The properties that decide where a pod of a Run starts.
+    """The fields that decide where a pod of a Run starts.
 
     `gated`: it has our gate. `blocked`: it has another gate, too. `hostname` is the label of the node that its
     nodeSelector names, "" if absent.
@@ -203,7 +203,7 @@ class RunPod(Struct, frozen=True, gc=False):
     version: str
     created: str
     rank: tuple[int, ...]
-    """The numbers of the pod in its workload, () without any."""
+    """The numbers of the pod in its workload, empty if it has none."""
     terminating: bool
     gated: bool = False
     blocked: bool = False
@@ -214,7 +214,7 @@ _NO_STATUS = PodStatus()
 
 
 class WatchedPod(Struct, frozen=True, gc=False):
-    """A pod. `spec` and `status` are empty once it is decoded.
+    """A pod as watches hold it, reduced to what controllers read.
 
     `node` is "" for a pod that waits or has ended, and `started` until its kubelet accepted it. `resources` are the
     names of what it requests besides CPUs and memory. With a `fault`, `gpus` and `load` are unknown. With `refused`,
@@ -228,7 +228,7 @@ class WatchedPod(Struct, frozen=True, gc=False):
     phase: str = ""
     started: str = ""
     ready: bool = False
-    """Set for an agent only."""
+    """Whether an agent's pod is Ready; False for other pods."""
     claims: tuple[PodClaim, ...] = ()
     resources: tuple[str, ...] = ()
     gpus: int = 0
@@ -236,9 +236,9 @@ class WatchedPod(Struct, frozen=True, gc=False):
     fault: str = ""
     refused: str = ""
     image_volumes: tuple[str, ...] = ()
-    """The references of the image volumes that the webhook of caches adds."""
+    """The image references of volumes that the webhook added to the pod."""
     of_run: RunPod | None = None
-    """Set for a pod of a Run that has not ended."""
+    """Set for a pod of a Run that has not ended, otherwise None."""
 
     def __post_init__(self) -> None:
         _set(self, phase=intern(self.status.phase), started=intern(self.status.start_time))
@@ -258,7 +258,7 @@ class WatchedPod(Struct, frozen=True, gc=False):
             _set(self, metadata=_only_name(self.metadata), started="")
 
     def outline(self, why: str) -> Self:
-        """Return it with one owner, and if it is still too large without claims, resources, owners and most labels."""
+        """Return a reduced copy: with one owner, and if needed without claims, resources, owners and most labels."""
         outlined = copy(self)  # not made anew from the spec, which decoding has emptied
         owner = self.metadata.controller
         _set(outlined, metadata=_with(self.metadata, owner_references=None if owner is None else (owner,)))
@@ -275,32 +275,32 @@ class WatchedPod(Struct, frozen=True, gc=False):
 
     @property
     def templates(self) -> frozenset[str]:
-        """Return the names of the ResourceClaimTemplates that it references."""
+        """Return the names of the ResourceClaimTemplates that the pod references."""
         return claim_templates(self.claims)
 
     @property
     def template_keys(self) -> list[Key]:
-        """Return namespace and name of these templates."""
+        """Return namespace and name of the pod's ResourceClaimTemplates."""
         return [(self.metadata.namespace, template) for template in self.templates]
 
     @property
     def domain(self) -> str:
-        """Return the ComputeDomain that its label names, "" if absent."""
+        """Return the name of the ComputeDomain in the pod's label, "" if absent."""
         return self.metadata.label(DOMAIN_LABEL)
 
     @property
     def running(self) -> bool:
-        """Return whether its claims are prepared, and a container started."""
+        """Return whether a container of the pod has started, so that its claims are prepared."""
         return self.phase == "Running"
 
     @property
     def ended(self) -> bool:
-        """Return whether all its containers have ended for good; a terminating pod has not ended."""
+        """Return whether all containers have ended for good; a terminating pod has not ended."""
         return self.phase in _TERMINAL_PHASES
 
     @property
     def succeeded(self) -> bool:
-        """Return whether all its containers have ended without an error."""
+        """Return whether all containers have ended without an error."""
         return self.phase == _SUCCEEDED
 
     def _read(self, spec: ReadSpec) -> None:
@@ -394,22 +394,22 @@ def claim_templates(claims: Iterable[PodClaim]) -> frozenset[str]:
 
 
 def occupies_node(pod: WatchedPod) -> bool:
-    """Return whether a pod uses resources of a node."""
+    """Return whether a pod takes up resources of a node."""
     return bool(pod.node)
 
 
 def is_of_run(pod: WatchedPod) -> bool:
-    """Return whether the label of a pod names a Run, and the pod has not ended."""
+    """Return whether a pod has a Run's label and has not ended."""
     return pod.of_run is not None
 
 
 def is_task(pod: WatchedPod) -> bool:
-    """Return whether the label of a pod names a TaskGroup."""
+    """Return whether a pod has a TaskGroup's label."""
     return bool(pod.metadata.group[1])
 
 
 def is_agent(namespace: str) -> Callable[[WatchedPod], bool]:
-    """Return the function that tells the pods of our agents, which are in this namespace."""
+    """Return a function that recognizes the pods of GKM's agents in this namespace."""
     return lambda pod: pod.metadata.is_agent and pod.metadata.namespace == namespace
 
 

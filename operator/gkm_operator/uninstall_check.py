@@ -1,4 +1,4 @@
-"""The command `gkm-operator uninstall-check`: whether pods use volumes of GKM.
+"""The command `gkm-operator uninstall-check`: check whether pods use volumes of GKM.
 
 The chart runs it before it removes anything. It makes no changes. `gkm uninstall --check` is the same for a person.
 """
@@ -15,7 +15,7 @@ EXIT_IN_USE = 3
 
 
 def run(arguments: argparse.Namespace, _: Config, __: Event) -> int:
-    """Print the pods that use volumes of GKM; return 0 without any, else EXIT_IN_USE."""
+    """Print the pods that use volumes of GKM; return 0 if there are none, else EXIT_IN_USE."""
     found = sorted(pods_with_volumes(connect(arguments.kubeconfig, arguments.context)))
     otherwise = f", or keep GKM: {arguments.otherwise}" if found and arguments.otherwise else ""
     print_line(f"gkm-operator: {explanation(found)}{otherwise}", error=bool(found))

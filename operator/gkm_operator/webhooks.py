@@ -1,12 +1,13 @@
 """Webhook configurations and the CAs in them: admission publishes its CAs, the controllers copy them.
 
-Admission faces requests from the whole cluster. With the right to change a webhook configuration, who took its token
-could have every Secret sent to him. So each replica of admission adds its own CAs to the bundle in one ConfigMap, and
-the controllers copy its certificates, encoded anew and within bounds. A copy changes `caBundle` and no other field.
+Admission faces requests from the whole cluster. With the right to change a webhook configuration, an attacker with its
+token could make the API server send every Secret to the attacker. So each replica of admission adds its own CAs to the
+bundle in one ConfigMap, and the controllers copy its certificates, encoded anew and within bounds. A copy changes
+`caBundle` and no other field.
 
 Every replica of the controllers copies, not only the leader, and before it checks its kinds: admission is ready only
-after the copy, and must not wait for an election or an incomplete installation. Two replicas copy the
-same, and a write carries the version that was read.
+after the copy, and must not wait for an election or an incomplete installation. Two replicas copy the same, and a write
+carries the version that was read.
 """
 
 import base64
@@ -32,8 +33,8 @@ from gkm.kube.resources import CONFIGMAPS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOK
 _KINDS = {"validating": VALIDATING_WEBHOOKS, "mutating": MUTATING_WEBHOOKS}
 
 CLOCKS_DIFFER = timedelta(minutes=10)
-"""How far the clocks of two machines may differ: a CA is valid this much before its issue, and is kept this much after
-its end."""
+"""How much the clocks of two machines may differ: CAs are valid this long before their issue, and kept as long
+after."""
 
 MAX_CAS = 32
 """Two for each replica that renews, and the CAs of former pods, which may still serve during a rollout. At most 20 kB
@@ -50,10 +51,10 @@ _CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----\r?\n[A-Za-z0-9+/=\r\n]{
 _LOG = logging.getLogger(__name__)
 
 LOOK_SECONDS = 2.0
-"""Between two reads of the ConfigMap: a starting replica of admission waits for the next one."""
+"""Interval of reads of the ConfigMap with the CAs."""
 
 REPAIR_SECONDS = 60.0
-"""Between two reads of configurations that have the bundle: a newly applied configuration lost its CAs."""
+"""Interval of checks of configurations that should have the CAs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +66,14 @@ class WebhookConfiguration:
 
     @classmethod
     def parse(cls, text: str) -> "WebhookConfiguration":
-        """Return the configuration that `NAME`, `validating/NAME` or `mutating/NAME` denotes; raise ValueError."""
+        """Parse `NAME`, `validating/NAME` or `mutating/NAME`; raise ValueError for other text."""
         kind, _, name = text.rpartition("/")
         if not name or (kind or "validating") not in _KINDS:
             raise ValueError(f"{text!r} is not NAME, validating/NAME or mutating/NAME")
         return cls(name, _KINDS[kind or "validating"])
 
     def __str__(self) -> str:
-        """Return the name for a log."""
+        """Return the name for logs."""
         return f"{self.resource.kind} {self.name}"
 
 
@@ -99,7 +100,7 @@ def bundle_patch(found: Json, bundle: bytes) -> Json | None:
 
 
 def merged_bundle(before: bytes, ours: Sequence[bytes], now: datetime) -> bytes | None:
-    """Return a bundle that begins with our CAs; None when the present bundle has them in safe places.
+    """Return the bundle with this replica's CAs first; None if they are already at safe positions.
 
     The other CAs follow in their order, without expired ones, duplicates, and anything that is not a certificate. An
     expired CA alone does not cause a write: replicas whose clocks disagree would overwrite each other forever.
@@ -120,7 +121,7 @@ def has_all(bundle: bytes, authorities: Sequence[bytes]) -> bool:
 
 
 def copied_bundle(pem: bytes) -> bytes:
-    """Return the certificates of a published bundle, MAX_CAS at most, and no other text; b"" if there is none."""
+    """Return the certificates in a published bundle, at most MAX_CAS and no other text; b"" if it has none."""
     return b"".join(ca.public_bytes(Encoding.PEM) for ca in islice(_certificates(pem), MAX_CAS))
 
 
@@ -133,7 +134,7 @@ def _certificates(pem: bytes) -> Iterator[x509.Certificate]:
 
 
 class CaCopies(Controller):
-    """Copies, if there is a configuration to copy to. A failure here stops no other work."""
+    """Copies the CAs into the webhook configurations, if any are named. A failure here stops no other work."""
 
     def __init__(
         self,
@@ -156,11 +157,11 @@ class CaCopies(Controller):
         self._repair_at = 0.0
 
     def run(self) -> None:
-        """Copy until the end; once at least, for a process that ends because its installation is incomplete."""
+        """Copy at intervals until the process ends; at least once."""
         self.repeat(self.copy, Backoff(self._look_seconds, self._look_seconds), failure="CAs not copied")
 
     def copy(self) -> float:
-        """Copy into all configurations, also after a failed one; return the seconds until the next time.
+        """Copy the CAs into all configurations, even if one fails; return the seconds until the next copy.
 
         A ConfigMap that is missing, or without a certificate, takes no CA away.
 

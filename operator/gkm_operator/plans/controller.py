@@ -32,18 +32,18 @@ from gkm_operator.plans.write.writer import FIELD_MANAGER, PlanWriter
 _LOG = logging.getLogger(__name__)
 
 CALM_SECONDS = 1.0
-"""The delay after a change, so that one pass handles the changes that come with it."""
+"""Seconds between a change and the next pass, so that one pass covers several changes."""
 PAUSE_SECONDS = 2.0
-"""The minimum pause between two passes."""
+"""Minimum pause in seconds between two passes."""
 REQUEST_CALM_SECONDS = 0.1
-"""The delay after a change of a Run, for which a person or a gated pod waits. It also ends the pause."""
+"""Seconds between a change of a Run and the next pass: a person or a gated pod waits for it."""
 IDLE_SECONDS = 30.0
-"""The longest interval without a pass: no watch reports that a plan expires."""
+"""Maximum seconds between two passes: no watch reports that a plan expires."""
 NAME = "plans"
 
 
 class PlansController(Controller):
-    """Runs in the leader only: a standby replica does not watch these objects (docs/design/plans.md).
+    """Plans Runs. It runs in the leader only: a standby replica does not watch these objects (docs/design/plans.md).
 
     `sources`: see ClusterWatcher. Call `wake` when they have changed.
     """
@@ -97,7 +97,7 @@ class PlansController(Controller):
 
     @property
     def depths(self) -> Mapping[str, Callable[[], int]]:
-        """Count the runs that wait for a plan: one pass handles all runs."""
+        """Return a function that counts the Runs waiting for a plan."""
         return {NAME: lambda: self._waiting}
 
     def _flavor_changed(self, old: Node | None, new: Node | None) -> None:
@@ -109,7 +109,7 @@ class PlansController(Controller):
         self.watcher.close(seconds)
 
     def request(self) -> None:
-        """Plan at once: a Run has changed."""
+        """Start a pass at once, because a Run has changed."""
         self._requested.set()
         self.wake()
 
@@ -119,7 +119,7 @@ class PlansController(Controller):
         self._requested.set()
 
     def run(self) -> None:
-        """Plan after each change; rest as long as a pass took."""
+        """Plan after each change, and pause for as long as a pass took, until `stop`."""
         if not self.watcher.start(self._stop):
             return
         _LOG.info("controller synced", extra=fields(controller=NAME))

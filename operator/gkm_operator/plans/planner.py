@@ -1,8 +1,8 @@
-"""Plan one run: a new plan for it, or the reason why it does not fit.
+"""Plan one run: return a new plan, or the reason why it does not fit.
 
-The planner never writes to the API server. It returns a NewPlan, which the reconciler commits, or a PlanningResult.
-It caches refusals: while the request of a run and its free capacity stay the same, it returns the cached refusal
-instead of a new search.
+The planner never writes to the API server. It returns a NewPlan, which the reconciler commits, or a PlanningResult. It
+caches refusals: while the request of a run and its free capacity stay the same, it returns the cached refusal instead
+of a new search.
 """
 
 import logging
@@ -40,7 +40,7 @@ _NOT_FOLLOWED = PlanningResult(unfit=Unfit(PlanReason.DOES_NOT_FIT, "no plan is 
 
 @dataclass(frozen=True, slots=True)
 class NewPlan:
-    """A plan to create, the free GPUs that it was made from, and the state of the cluster then.
+    """A plan to create, and the free GPUs and cluster state that it was made from.
 
     A plan that is `expired` from the beginning says where the run would fit, and holds no GPUs.
     """
@@ -53,7 +53,7 @@ class NewPlan:
 
 
 class Planner:
-    """For the one thread that plans. `index` has the highest plan number of each run."""
+    """Plans single runs. Only the planning thread may use it. `index` knows the highest plan number of each run."""
 
     def __init__(self, index: PlanIndex, settings: Packing, clock: Callable[[], float] = time.monotonic) -> None:
         self.refusals = RefusalCache()
@@ -62,7 +62,7 @@ class Planner:
         self._clock = clock
 
     def plan(self, case: RunAssessment, capacity: FreeCapacity, snapshot: ClusterSnapshot) -> NewPlan | PlanningResult:
-        """Return a new plan for a run, or its current plan if a new one would equal it, or a refusal."""
+        """Return a new plan for a run, its current plan if a new one would be equal, or a refusal."""
         if case.decision.action is RunAction.FOLLOW:
             return self._follow(case, capacity, snapshot)
         cached, state = self.refusals.get(case.uid), _state_key(capacity, snapshot)
@@ -128,7 +128,7 @@ class Planner:
         return _NOT_FOLLOWED if isinstance(new, Unfit) else new
 
     def created(self, case: RunAssessment, new: NewPlan) -> PlanningResult:
-        """Record that the API server created a new plan."""
+        """Record that the API server stored a new plan; return the result."""
         plan = new.draft.counts
         metrics.PLANS.labels("planned", "").inc()
         self.refusals.remove(case.uid)
@@ -144,14 +144,17 @@ class Planner:
         return self._refuse(case, refusal, new.state, new.free.version, result="failed", until=until)
 
     def failed(self, case: RunAssessment, capacity: FreeCapacity, snapshot: ClusterSnapshot) -> PlanningResult:
-        """Record an exception of the planner, which is logged already."""
+        """Record that planning raised an exception, which is logged already; return the result."""
         refusal = Unfit(
             PlanReason.PLANNER_FAILED, "the planner failed, which is a mistake of GKM: see the log of gkm-controllers"
         )
         return self._refuse(case, refusal, _state_key(capacity, snapshot), result="failed")
 
     def fix(self, case: RunAssessment, capacity: FreeCapacity) -> PlanningResult | None:
-        """Search for changes that make a run fit; return its refusal with them, None without a search."""
+        """Search for changes that would make a refused run fit.
+
+        Return the refusal with them, None if no search is due.
+        """
         cached = self.refusals.get(case.uid)
         request = sizes(case.run, self._settings)
         if cached is None or isinstance(request, Unfit) or case.demand is None:

@@ -34,19 +34,19 @@ PLANNING_SECONDS = 4.0
 FIXING_SECONDS = 2.0
 KEPT_PLANS = 3
 MAX_ORPHANS = 50
-"""Plans without an owner that one pass deletes."""
+"""Limit of orphaned plans that one pass deletes."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReconcileResult:
-    """The end of a pass: `waiting` runs have no plan; with `more`, another pass should follow."""
+    """The result of a pass: how many runs wait for a plan, and whether another pass should follow (`more`)."""
 
     waiting: int
     more: bool
 
 
 class RunReconciler:
-    """For the one thread that plans. Its memory between passes only saves work."""
+    """Reconciles all runs. Only the planning thread may use it; its memory between passes only saves work."""
 
     def __init__(
         self,
@@ -75,11 +75,11 @@ class RunReconciler:
         self._replans = ReplanLimit(clock)
 
     def seconds_remaining(self, at_most: float) -> float:
-        """Return the seconds until the next grace period ends, `at_most` without any."""
+        """Return the seconds until the next grace period ends, `at_most` if no grace period runs."""
         return min(self.grace.seconds_remaining(at_most), self._drifts.grace.seconds_remaining(at_most))
 
     def reconcile(self, snapshot: ClusterSnapshot) -> ReconcileResult:
-        """Decide about every run of a snapshot, and act.
+        """Decide about every run of a snapshot, and write the results.
 
         Raises:
             NotLeading: this process must not write any more.

@@ -1,4 +1,4 @@
-"""The conditions of a task group, and the Events of their changes. Pure."""
+"""Compute the conditions of a task group, and the Events of their changes. Pure."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,15 +15,15 @@ from msgspec.structs import replace
 CREATED, DELETED, NVLINK = "ObjectsCreated", "ObjectsDeleted", "NVLinkVerified"
 MAX_MESSAGE = 1024
 MAX_TEST_OUTPUT = 16 << 10
-"""Characters of a termination message that are read. Kubelet cuts the messages of a pod to 12 kB."""
+"""Limit of characters that are read of a termination message; kubelet cuts the messages of a pod to 12 kB."""
 
 _BANDWIDTH = re.compile(r"avg bus bandwidth\s{0,16}:\s{0,16}(\d{1,9}(?:\.\d{1,9})?)(?![\w.])", re.ASCII | re.IGNORECASE)
 _PROGRESS = frozenset({GroupReason.DELETING, GroupReason.TEST_RUNNING, GroupReason.ENDED})
-"""Reasons without an Event: they are no faults, and the phase shows them."""
+"""Reasons of normal progress, which send no Event."""
 
 
 class ConditionCause(NamedTuple):
-    """The part of a condition that has a cause."""
+    """A condition without times: type, status, reason and message."""
 
     type: str
     status: str
@@ -34,7 +34,7 @@ class ConditionCause(NamedTuple):
 def with_verdicts(
     group: TaskGroup, status: TaskGroupStatus, verdicts: Iterable[ConditionCause], now: str
 ) -> TaskGroupStatus:
-    """Return a status with these conditions, about the present generation."""
+    """Return a status with these conditions for the present generation."""
     generation, conditions = group.metadata.generation, status.conditions
     for type_, value, reason, message in verdicts:
         text = escape(message)[:MAX_MESSAGE]
@@ -43,32 +43,32 @@ def with_verdicts(
 
 
 def not_created(reason: GroupReason, message: str) -> ConditionCause:
-    """Return why the objects of a group are not created."""
+    """Return the condition ObjectsCreated=False for a group whose objects are not all created."""
     return ConditionCause(CREATED, FALSE, reason, message)
 
 
 def not_deleted(reason: GroupReason, message: str) -> ConditionCause:
-    """Return why the objects of a group are not gone."""
+    """Return the condition ObjectsDeleted=False for a group whose objects are not all gone."""
     return ConditionCause(DELETED, FALSE, reason, message)
 
 
 def all_created(count: int) -> ConditionCause:
-    """Return that a group has its objects."""
+    """Return the condition ObjectsCreated=True for a group with all its objects."""
     return ConditionCause(CREATED, TRUE, GroupReason.CREATED, f"{count} objects created")
 
 
 def all_deleted(count: int) -> ConditionCause:
-    """Return that the objects of a group are gone."""
+    """Return the condition ObjectsDeleted=True for a group whose objects are gone."""
     return ConditionCause(DELETED, TRUE, GroupReason.DELETED, f"{count} objects are gone")
 
 
 def mnnvl(readiness: MNNVLReadiness) -> ConditionCause:
-    """Return the readiness of the group's ComputeDomain."""
+    """Return the condition MNNVLReady of the group's ComputeDomain."""
     return ConditionCause(MNNVL_READY_TYPE, readiness.status, readiness.reason, readiness.message)
 
 
 def nvlink(threshold: int, job: str, messages: Sequence[str] | None) -> ConditionCause:
-    """Return the result of a test of NVLink: the lowest average bus bandwidth that its pods report, as nccl-tests do.
+    """Return the condition NVLinkVerified from the messages of an NVLink test's pods.
 
     `threshold` is in GB/s; `job` is "" until the Job is Complete or Failed; `messages` are those with which its pods
     ended.
@@ -90,12 +90,12 @@ def nvlink(threshold: int, job: str, messages: Sequence[str] | None) -> Conditio
 
 
 def nvlink_unread(message: str) -> ConditionCause:
-    """Return that the pods of a test of NVLink cannot be read now."""
+    """Return the condition NVLinkVerified for a test whose pods cannot be read now."""
     return ConditionCause(NVLINK, UNKNOWN, GroupReason.RETRYING, f"the pods of the test cannot be read: {message}")
 
 
 def events(old: TaskGroupStatus, new: TaskGroupStatus) -> Iterator[EventBody]:
-    """Yield the Events of the change of a status: what went wrong, and the result of the test of NVLink."""
+    """Yield the Events for a change of status: new problems, and the result of the NVLink test."""
     for type_ in (CREATED, DELETED, NVLINK):
         before, after = old.condition(type_), new.condition(type_)
         if after is None or (before is not None and before.reason == after.reason) or after.reason in _PROGRESS:

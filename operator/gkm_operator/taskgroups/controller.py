@@ -34,21 +34,21 @@ from gkm_operator.taskgroups.writer import GroupWriter
 NAME = "taskgroups"
 WORKERS = 8
 PER_NAMESPACE = 4
-"""Groups of one namespace at a time: a webhook or quota that makes one namespace slow leaves workers to the others."""
+"""Groups of one namespace that are handled at a time, so that a slow webhook or quota leaves workers to others."""
 CALM_SECONDS = 0.1
-"""The delay after a change of an object or pod, so that one pass handles the changes that come with it."""
+"""Seconds between a change and the next pass, so that one pass covers several changes."""
 KINDS_SECONDS = 5.0
-"""The longest wait for the watches of remembered kinds; without them, a new leader only sends more requests."""
+"""Limit of seconds to wait for watches of remembered kinds; without them a new leader only sends more requests."""
 BACKOFF = Backoff(0.5, 60.0)
 _ADMINISTRATOR_MUST_ACT = (403, 404)
 
 
 class TaskGroupsBlocked(RuntimeError):
-    """The API server lacks a kind of group templates, or denies to read it."""
+    """Group templates are switched on, but a kind is missing or must not be read."""
 
 
 class TaskGroupsController(Controller):
-    """Runs if `taskGroups.enabled`. All state is rebuilt from lists.
+    """The controller of task groups. It runs if `taskGroups.enabled`, and rebuilds all state from lists.
 
     `start_watch` starts the watch of a kind of objects.
     """
@@ -96,10 +96,10 @@ class TaskGroupsController(Controller):
         self.queues = [self.kinds.queue, self.queue, self.sweep.queue, self.pools.queue]
 
     def check(self) -> None:
-        """Check that the kinds of group templates can be listed, if they are switched on.
+        """Check that GroupTemplates, Pools and TaskGroups can be listed, if the feature is on.
 
         Raises:
-            TaskGroupsBlocked: an administrator must act.
+            TaskGroupsBlocked: a kind is missing, or may not be listed.
             ApiError: the API server does not respond, or not now.
         """
         ours: tuple[Resource[Any], ...] = (GROUPTEMPLATES, POOLS, TASKGROUPS) if self._settings.enabled else ()
@@ -115,7 +115,7 @@ class TaskGroupsController(Controller):
                 raise
 
     def run(self) -> None:
-        """Watch, and write once everything is listed."""
+        """Start the watches and wait for complete lists, then start the queues."""
         self.watches.start(*self.watcher.watches)
         if self.attempt(self.kinds.load, self._backoff) is None:
             return
@@ -131,7 +131,7 @@ class TaskGroupsController(Controller):
         super().close_watches(seconds)
 
     def reconcile(self, key: Key) -> float | None:
-        """Do what a group needs; return the seconds until the next look.
+        """Create or delete what a group needs; return the seconds until the next pass.
 
         Raises:
             ApiError, Retry: a request failed.

@@ -1,4 +1,4 @@
-"""Decides the next step of a task group from what is observed. Pure.
+"""Decide the next step of a task group from its observed state. Pure.
 
 Every step is one request at most, and the decision after it sees its result. A process that is killed between two steps
 loses no object: the status names every object before it is created (docs/design/task-groups.md).
@@ -17,18 +17,17 @@ from gkm_operator.taskgroups.conditions import ConditionCause, with_verdicts
 from gkm_operator.taskgroups.members import Living, Seen, Sight
 
 LOOK_SECONDS = 30.0
-"""The pause before an object that does not go is looked at again, and the time after which its finalizers are named."""
+"""Seconds before an object that is being deleted is looked at again, and before its finalizers are reported."""
 QUIET_SECONDS = 600.0
-"""The time without a living pod after which a group has failed: a Job retries with growing pauses, the longest of six
-minutes."""
+"""Seconds without a living pod after which a group has failed; the retries of a Job are six minutes apart at most."""
 RECORD_SECONDS = 60.0
-"""The longest time until the status names a pod that succeeded: tasks that end together cost no separate writes."""
+"""Limit of seconds until the status names a pod that succeeded, so that one write covers several."""
 _SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Pods:
-    """The task pods of a group: how many have not ended, which succeeded, and the seconds since the last one ended.
+    """The task pods of a group: how many run, which succeeded, and the seconds since the last one ended.
 
     `seen` is whether there is or was any. `succeeded` are uids: those that the status names, and behind them others, no
     more than there are tasks. `unrecorded_seconds` is how long there have been others; infinite if one of them goes.
@@ -43,7 +42,7 @@ class Pods:
 
 @dataclass(frozen=True, slots=True)
 class GroupObservation:
-    """A group with what is known about it: for each object of its status the sight of it, and further conditions.
+    """A group with all that is known about its objects and pods.
 
     `strays` is whether the watches show any object with its uid. `trouble` is the failure of a request in this pass.
     """
@@ -59,33 +58,33 @@ class GroupObservation:
 
 @dataclass(frozen=True, slots=True)
 class Finalize:
-    """Add our finalizer, or remove it."""
+    """Step: add or remove GKM's finalizer."""
 
     present: bool
 
 
 @dataclass(frozen=True, slots=True)
 class RenderObjects:
-    """Render the objects, and write them to the status."""
+    """Step: render the group's objects, and write them to its status."""
 
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Create an object of the status."""
+    """Step: create an object that the status names."""
 
     index: int
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Read an object whose uid is not known."""
+    """Step: read an object whose uid is not known."""
 
     index: int
 
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Delete an object of the status, if it still has this uid."""
+    """Step: delete an object that the status names, if it still has this uid."""
 
     index: int
     uid: str
@@ -93,14 +92,14 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class WriteStatus:
-    """Write the status."""
+    """Step: write the status."""
 
     status: TaskGroupStatus
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """This pass has no more work; look again in `after` seconds, or after the next change."""
+    """Step: no more work in this pass; look again in `after` seconds, or after a change."""
 
     after: float | None = None
 
@@ -109,7 +108,7 @@ Step = Finalize | RenderObjects | Create | Look | Delete | WriteStatus | Done
 
 
 def decide(observed: GroupObservation) -> Step:
-    """Return the next step of a group."""
+    """Return the next step for a group."""
     status = observed.group.status
     if status.phase in ENDED:
         return _ended(observed)
@@ -122,7 +121,7 @@ def decide(observed: GroupObservation) -> Step:
 
 
 def planned(observed: GroupObservation, objects: list[GroupObject]) -> WriteStatus:
-    """Return the step that names the objects of a group in its status; without any, the group runs."""
+    """Return the step that writes the group's rendered objects to its status; a group without objects is running."""
     status = replace(observed.group.status, objects=objects)
     if objects:
         return _write(observed, status)
@@ -130,7 +129,7 @@ def planned(observed: GroupObservation, objects: list[GroupObject]) -> WriteStat
 
 
 def refused(observed: GroupObservation, reason: GroupReason, message: str) -> WriteStatus:
-    """Return the step that ends a group whose objects cannot be created for good."""
+    """Return the step that ends a group whose objects can never be created."""
     return _end(observed, "Failed", conditions.not_created(reason, message))
 
 

@@ -1,4 +1,4 @@
-"""The kinds that groups ever got: remembered in a ConfigMap before the first object of a kind, and watched.
+"""The kinds of objects that groups have ever had: they are recorded in a ConfigMap and watched.
 
 A kind is never forgotten, so that leaks of kinds are found that no template names any more. A kind that the API server
 does not serve has no objects. Its watch may end at any moment without leaving anything of it.
@@ -31,7 +31,7 @@ _LOG = logging.getLogger(__name__)
 
 
 OnMember = Callable[[GroupMember | None, GroupMember | None], None]
-"""Called with (None, new), (old, new) or (old, None)."""
+"""Called with a change of an object: (None, new), (old, new) or (old, None)."""
 _SELECTOR = ListSelector(labels=GROUP_UID_LABEL)
 
 
@@ -51,7 +51,7 @@ class KindFeed:
         self._lock = Lock()
 
     def retire(self) -> None:
-        """Stop the watch without waiting for its thread, and take back its objects. They may still exist."""
+        """Stop the watch without waiting, and remove its objects from the index; they may still exist."""
         self.reflector.close(0.0)
         with self._lock:
             self._retired = True
@@ -75,17 +75,17 @@ class KindFeed:
 
 QUEUE = "task-group-kinds"
 MAX_KINDS = 128
-"""Twice as many as a configuration can allow: each has a watch."""
+"""Limit of kinds: twice as many as a configuration can allow. Each needs a watch."""
 RECHECK_SECONDS = REMEMBERED_SECONDS
 _NAME = re.compile(r"[A-Z][A-Za-z0-9]{0,62}(\.[a-z0-9]([a-z0-9.-]{0,180}[a-z0-9])?)?", re.ASCII)
 
 
 class TooManyKinds(Retry):
-    """One more kind would exceed MAX_KINDS."""
+    """The ConfigMap already records MAX_KINDS kinds."""
 
 
 class KindWatches:
-    """A reflector for each remembered kind that is served; `on_change` gets the changes of all. Thread-safe."""
+    """Watches all recorded kinds that are served; `on_change` gets all changes. Thread-safe."""
 
     def __init__(
         self,
@@ -115,16 +115,16 @@ class KindWatches:
 
     @property
     def reflectors(self) -> list[Reflector[WatchedObject]]:
-        """Return the watches that run."""
+        """Return the running watches."""
         return [feed.reflector for feed in list(self._feeds.values())]
 
     @property
     def synced(self) -> bool:
-        """Return whether the watches of all kinds that were remembered and are served have listed once."""
+        """Return whether the watches of all recorded kinds have complete lists."""
         return not self._waiting and all(reflector.synced.is_set() for reflector in self.reflectors)
 
     def load(self) -> int:
-        """Read which kinds are remembered, and schedule their watches; return how many there are.
+        """Read the recorded kinds and schedule their watches; return their number.
 
         Raises:
             ApiError: the ConfigMap cannot be read.
@@ -138,11 +138,11 @@ class KindWatches:
         return len(self._remembered)
 
     def remember(self, kind: KindName) -> None:
-        """Make sure that a kind is remembered and watched, before the first object of it is created.
+        """Record and watch a kind; call this before the first object of the kind is created.
 
         Raises:
-            TooManyKinds: there are MAX_KINDS others.
-            ApiError: the ConfigMap was not written.
+            TooManyKinds: MAX_KINDS other kinds are recorded.
+            ApiError: the ConfigMap could not be written.
         """
         if kind not in self._remembered:
             if len(self._remembered) >= MAX_KINDS:
@@ -153,7 +153,7 @@ class KindWatches:
             self.queue.add(kind, self.follow(kind))
 
     def served(self, kind: KindName) -> Served:
-        """Return the namespaced resources of a kind, () if the API server does not serve it: it has no objects then.
+        """Return the namespaced resources of a kind, empty if the API server does not serve the kind.
 
         Raises:
             ApiError: the API server does not answer.
@@ -161,12 +161,12 @@ class KindWatches:
         return tuple(resource for resource in self._discovery.served(kind) if resource.namespaced)
 
     def missing(self, kind: KindName) -> None:
-        """Find out anew whether a kind is served: a request for it was answered as if it were not."""
+        """Look up a kind again, because a request for it got 404."""
         self._discovery.forget(kind)
         self.queue.add(kind)
 
     def follow(self, kind: KindName) -> float:
-        """Start or stop the watch of a kind, as it is served; return the seconds until the next look.
+        """Start or stop the watch of a kind, depending on whether it is served; return the seconds until the next look.
 
         Raises:
             ApiError: the API server does not answer.
@@ -185,7 +185,7 @@ class KindWatches:
         return RECHECK_SECONDS
 
     def close(self, seconds: float) -> None:
-        """End all watches, within this time in all."""
+        """End all watches; wait at most `seconds` in total."""
         end(self.reflectors, seconds)
 
     def _stop(self, kind: KindName, feed: KindFeed) -> None:

@@ -1,4 +1,4 @@
-"""The objects of groups as the watches show them, and those that the watches saw go.
+"""The objects of groups as watches show them, and the objects that they saw being deleted.
 
 Only their metadata is read, and little more. Absence is no proof: a watch may not have shown a new object yet. So an
 object is gone only if it was seen while it was being deleted, and then seen to go. An object that left the watch
@@ -31,11 +31,12 @@ _MAX_OWNERS, _MAX_TEXT = 3, 63
 """The API server does not bound the owner references of an object or their texts; one is from our group."""
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?", re.ASCII)
-"""A TaskGroup's name. The API server does not check it in an owner reference, and it becomes part of a path."""
+"""A valid name of a TaskGroup: the API server does not check names in owner references, and it becomes part of a
+path."""
 
 
 class MemberMetadata(Struct, frozen=True, rename="camel"):
-    """Metadata with only the labels, annotations and owners that are read: there are thousands of these objects."""
+    """Metadata with only the labels, annotations and owners that are needed, because there are thousands of objects."""
 
     name: str
     namespace: str = ""
@@ -59,7 +60,7 @@ class MemberMetadata(Struct, frozen=True, rename="camel"):
 
     @property
     def group(self) -> Key:
-        """Return namespace and name of the TaskGroup that the label names."""
+        """Return namespace and name of the TaskGroup in the label."""
         return self.namespace, (self.labels or {}).get(GROUP_LABEL, "")
 
 
@@ -91,29 +92,29 @@ class GroupMember:
     kind: KindName
     metadata: MemberMetadata
     job: str = ""
-    """For a Job: Complete or Failed, once it is."""
+    """For a Job: Complete or Failed once it has ended, else ""."""
 
     @classmethod
     def of(cls, kind: KindName, value: WatchedObject) -> "GroupMember":
-        """Return an object of a kind."""
+        """Return a watched object in this form."""
         conditions = value.status.conditions or () if isinstance(value, WatchedJob) else ()
         ended = (one.type for one in conditions if one.status == TRUE and one.type in {"Complete", "Failed"})
         return cls(kind, value.metadata, next(ended, ""))
 
     @property
     def group_uid(self) -> str:
-        """Return the uid of the TaskGroup that its label names."""
+        """Return the uid of the TaskGroup in the object's label."""
         return (self.metadata.labels or {}).get(GROUP_UID_LABEL, "")
 
     @property
     def owner(self) -> Key | None:
-        """Return namespace and name of that TaskGroup, None if it does not own the object, independent of labels."""
+        """Return namespace and name of the TaskGroup that owns the object, None if none does."""
         owner = owner_of(self.metadata, self.group_uid)
         return (self.metadata.namespace, owner.name) if owner is not None else None
 
     @property
     def group(self) -> Key:
-        """Return namespace and name of the TaskGroup that it concerns: its owner, or else the label's."""
+        """Return namespace and name of the TaskGroup that the object belongs to: its owner, else the label."""
         return self.owner or self.metadata.group
 
     @property
@@ -123,7 +124,7 @@ class GroupMember:
 
     @property
     def unwatched(self) -> "GroupMember":
-        """Return it without a sign of deletion: when its watch ends, it has not gone."""
+        """Return a copy that does not count as being deleted, because its watch has ended."""
         return replace(self, metadata=structs.replace(self.metadata, deletion_timestamp=None))
 
     def __str__(self) -> str:
@@ -131,7 +132,7 @@ class GroupMember:
 
 
 def owned_by(metadata: MemberMetadata, uid: str) -> bool:
-    """Return whether an object has an ownerReference to the TaskGroup with this uid.
+    """Return whether the TaskGroup with this uid owns the object, so that GKM may delete it.
 
     That proves that the object is ours to delete; a label does not. A user who may change the references could delete
     it anyway: the garbage collector deletes what refers to no existing owner, and with the admission plugin
@@ -146,7 +147,7 @@ def owner_of(metadata: MemberMetadata, uid: str) -> OwnerReference | None:
 
 
 def watched(resource: Resource[Any]) -> Resource[WatchedObject]:
-    """Return a resource as it is watched: of a Job the status, of all others only metadata."""
+    """Return the resource for watching: with the status of a Job, otherwise metadata only."""
     of_job = KindName.of(resource.api_version, resource.kind) == JOB
     return Resource(
         resource.api_version,
@@ -170,14 +171,14 @@ def _only(keys: tuple[str, ...], found: Mapping[str, str] | None) -> dict[str, s
 
 
 _MAX_GONE = 16_384
-"""Objects that are remembered as gone until the status has it; each further one costs a DELETE without an object."""
+"""Limit of deleted objects that are remembered until the status records them."""
 _ANY = ""
-"""In place of the uid of a group: of all groups of that name."""
+"""Stands for any uid of a group with a name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Living:
-    """An object of a group exists."""
+    """The object exists."""
 
     uid: str
     terminating: bool = False
@@ -185,19 +186,19 @@ class Living:
 
 
 class Sight(Enum):
-    """Further knowledge about an object of a group."""
+    """Other facts about an object of a group."""
 
     UNSEEN = auto()
     GONE = auto()
     FOREIGN = auto()
-    """Its name belongs to another object."""
+    """Another object has its name."""
 
 
 Seen = Living | Sight
 
 
 class GroupInventory:
-    """Fed by the watches of all kinds. Thread-safe.
+    """Indexes the objects of groups, from the watches of all kinds. Thread-safe.
 
     A change, and the question about one object, take the same time for any number of objects in a group: users decide
     how many objects get its labels.
@@ -218,20 +219,20 @@ class GroupInventory:
             self._gone.put(old.metadata.uid, old.group_uid)
 
     def members(self, group: Key, uid: str) -> list[GroupMember]:
-        """Return the objects that a group owns and whose label has its uid."""
+        """Return the objects that a group owns and that have its uid in their label."""
         return list(self._members.get((group, uid)))
 
     def has_others(self, group: Key, uid: str) -> bool:
-        """Return whether any object is owned by a group of this name with another uid."""
+        """Return whether an object belongs to a group of the same name with another uid."""
         return self._members.count((group, _ANY)) > (self._members.count((group, uid)) if uid else 0)
 
     def others(self, group: Key, uid: str) -> list[GroupMember]:
-        """Return the objects that groups of this name with other uids own, but those that are being deleted."""
+        """Return the objects of groups of the same name with other uids that are not being deleted."""
         found = self._members.get((group, _ANY))
         return [member for member in found if member.group_uid != uid and not member.terminating]
 
     def sight(self, group: Key, group_uid: str, kind: KindName, name: str, uid: str) -> Seen:
-        """Return what is known of an object; its own `uid` is "" before a response has it."""
+        """Return what is known about an object; `uid` is "" before its creation was confirmed."""
         for member in self._objects.get((group[0], kind, name)):
             ours = member.owner == group if not uid else member.metadata.uid == uid
             if ours and member.group_uid == group_uid:

@@ -1,4 +1,4 @@
-"""The knowledge about a task group at one moment, for a decision about it. It must never write.
+"""Collect the facts about a task group for the next decision. It must never write.
 
 A pod that succeeded counts although it is removed later: the status of its group names it. Until it does, this process
 remembers the pods that went. The result of a test of NVLink is in the messages with which the pods of its Job ended.
@@ -32,7 +32,7 @@ from gkm_operator.taskgroups.members import JOB, GroupInventory, GroupMember, Li
 from gkm_operator.taskgroups.watcher import GroupWatcher
 
 _MAX_PODS, _PAGE = 100, 10
-"""A page has whole pods, each of up to 1.5 MB (etcd), although little of them is decoded."""
+"""Limits of pods that are read, and of pods in one page: a whole pod has up to 1.5 MB."""
 _UID_LABEL = "batch.kubernetes.io/controller-uid"
 """The label of a Job's pods with the uid of the Job (Kubernetes 1.27)."""
 
@@ -88,13 +88,13 @@ def _is_of(pod: _Pod, job: GroupMember) -> bool:
 
 
 _MAX_GONE = 8192
-"""Groups with pods that went before the status names them: their next write does."""
+"""Limit of groups whose deleted pods are remembered until the status names them."""
 _MAX_WAITING = 65_536
-"""Groups with a clock. Only groups that wait for the end of a time have one."""
+"""Limit of groups with a running clock."""
 
 
 class PodHistory:
-    """Thread-safe for different groups."""
+    """Remembers which task pods succeeded, including deleted ones. Thread-safe for different groups."""
 
     def __init__(self, watcher: GroupWatcher, clock: Clock) -> None:
         self._watcher = watcher
@@ -104,7 +104,7 @@ class PodHistory:
         watcher.pod_changed.append(self._changed)
 
     def of(self, group: TaskGroup) -> Pods:
-        """Return what is known of the pods of a group now."""
+        """Return the facts about the pods of a group."""
         status, uid = group.status, group.metadata.uid
         counts = status.phase in {"Pending", "Running"} and group.spec.phase is None
         pods, gone = self._watcher.pods_of(group), self._gone_of(group, remember=counts)
@@ -170,7 +170,7 @@ _MAX_DIGITS = 7
 
 
 class GroupObserver:
-    """Thread-safe for different groups."""
+    """Collects the facts about task groups. Thread-safe for different groups."""
 
     def __init__(
         self,
@@ -191,11 +191,11 @@ class GroupObserver:
         self._deleted: LRUCache[str, tuple[float, Seen]] = LRUCache(_MAX_DELETED)
 
     def deleted(self, uid: str, seen: Seen) -> None:
-        """Record the result of a DELETE: until the watch shows it, or for LOOK_SECONDS, no request repeats that."""
+        """Record a successful DELETE, so that it is not repeated before the watch shows it."""
         self._deleted.put(uid, (float("inf") if seen is Sight.GONE else self._clock() + LOOK_SECONDS, seen))
 
     def observe(self, group: TaskGroup, known: Mapping[int, Seen], trouble: ConditionCause | None) -> GroupObservation:
-        """Return what is known; `known` are sights of objects, by their place in the status, that are newer."""
+        """Return the facts about a group; `known` are newer facts about objects, by their position in the status."""
         members = self._inventory.members((group.metadata.namespace, group.metadata.name), group.metadata.uid)
         seen = (known.get(index) or self._seen(group, each) for index, each in enumerate(group.status.objects))
         to_end = group.spec.phase not in {None, "Running"} or group.metadata.deletion_timestamp is not None

@@ -1,4 +1,4 @@
-"""Plans the objects of a group by the templates of its pool (gkm.templates.planning).
+"""Plan the objects of a group from the templates of its pool (gkm.templates.planning).
 
 A pool or template that the watch does not show is read from the API server: a new object is used at once. An object
 that is being deleted is not used: the finalizer of another controller may hold it forever.
@@ -36,7 +36,7 @@ _REASONS = {
 
 
 class GroupRefused(Exception):
-    """The objects of a group cannot be created, and a later try would not change that."""
+    """The objects of a group cannot be created, and a retry would not help."""
 
     def __init__(self, reason: GroupReason, message: str) -> None:
         super().__init__(message)
@@ -45,7 +45,7 @@ class GroupRefused(Exception):
 
 
 class TemplatePlanner:
-    """`pool` and `template` return what the watches show. Thread-safe."""
+    """Plans the objects of groups; `pool` and `template` return watched objects. Thread-safe."""
 
     def __init__(
         self,
@@ -62,10 +62,10 @@ class TemplatePlanner:
         self._template = template
 
     def plan(self, group: TaskGroup) -> list[Json]:
-        """Return the objects of a group in the order of their creation.
+        """Return the objects of a group in the order of creation.
 
         Raises:
-            GroupRefused: the group cannot have them.
+            GroupRefused: the objects cannot be created.
             ApiError, Retry: the API server does not answer, or rendering is not possible now.
         """
         pool = self._found(POOLS, group.spec.pool, self._pool, GroupReason.POOL_MISSING)
@@ -82,10 +82,12 @@ class TemplatePlanner:
             raise GroupRefused(reason, str(error)) from error
 
     def body(self, group: TaskGroup, planned: GroupObject, rendered: Json | None) -> Json:
-        """Return an object of a group's status as it is created; the status does not have the content of a Secret.
+        """Return the body for creating an object of a group.
+
+        A Secret is rendered again, because the status lacks its content.
 
         Raises:
-            GroupRefused: its kind is not allowed any more, or the templates of a Secret have changed.
+            GroupRefused: the kind is not allowed any more, or the templates of a Secret have changed.
         """
         manifest = planned.manifest or rendered
         if not self._settings.allows(planned.api_version.rpartition("/")[0], planned.kind):
@@ -113,12 +115,12 @@ class TemplatePlanner:
 
 
 def undeleted(found: T | None) -> T | None:
-    """Return a pool or template that is not being deleted."""
+    """Return a pool or template, None if it is being deleted."""
     return found if found is not None and found.metadata.deletion_timestamp is None else None
 
 
 def group_object(planned: Json) -> GroupObject:
-    """Return an object as the status has it."""
+    """Return an object in the form of the group's status."""
     version, kind, name = key_of(planned)
     return GroupObject(version, kind, name, manifest=None if (version, kind) == _SECRET else planned)
 

@@ -1,4 +1,4 @@
-"""The status of pools and templates: a pool shows its merged templates, a template how many pools name it."""
+"""Write the status of pools and templates: the merged templates of a pool, the number of pools that name a template."""
 
 from typing import Any, NamedTuple
 
@@ -25,19 +25,19 @@ from gkm_operator.taskgroups.writer import FIELD_MANAGER
 QUEUE = "pools"
 PARSED = "Parsed"
 CALM_SECONDS = 0.2
-"""The delay after a change, so that one write covers the changes of several templates."""
+"""Seconds between a change and the write, so that one write covers several templates."""
 _SHOWN = 5
 
 
 class PoolKey(NamedTuple):
-    """A pool or a template."""
+    """Identifies a pool or a template."""
 
     kind: str
     name: str
 
 
 class PoolReconciler:
-    """Handles the keys of pools and templates."""
+    """Reconciles the status of pools and templates."""
 
     def __init__(self, api: Api, watcher: GroupWatcher) -> None:
         self._api = api
@@ -56,7 +56,7 @@ class PoolReconciler:
         """Write the status of a pool or a template if it differs.
 
         Raises:
-            ApiError, Retry: it was not written.
+            ApiError, Retry: the status was not written.
         """
         if key.kind == POOLS.kind:
             pool = self._watcher.pools.get(key.name)
@@ -112,7 +112,7 @@ class PoolReconciler:
 
 
 def pool_status(pool: Pool, templates: dict[str, GroupTemplate | None]) -> PoolStatus:
-    """Return the status of a pool; `templates` has the templates of its spec by name, None for a missing one."""
+    """Return the status of a pool; `templates` are those that it names, None for a missing one."""
     parsed: list[Json] = []
     found = [template for template in templates.values() if template is not None]
     if missing := [name for name, template in templates.items() if template is None]:

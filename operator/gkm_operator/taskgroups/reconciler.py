@@ -1,4 +1,4 @@
-"""Carries out the decisions about a task group, one request after the other, until all are done."""
+"""Execute the decided steps of a task group, one request after another, until no step is left."""
 
 from dataclasses import dataclass, field
 
@@ -33,16 +33,16 @@ from gkm_operator.taskgroups.watcher import MAX_FINALIZERS, GroupWatcher, Watche
 from gkm_operator.taskgroups.writer import GroupWriter
 
 MAX_STEPS = 3 * MAX_TEMPLATES
-"""Steps of one pass: a group of the largest size is created or deleted in one."""
+"""Limit of steps of one pass, enough to create or delete a group of the largest size."""
 REST_SECONDS = 1.0
-"""The pause before the next pass of a group for which that is not enough."""
+"""Seconds until the next pass for a group that needs more steps."""
 _FOR_GOOD = frozenset({400, 413, 422})
-"""Statuses of an object that the API server does not take as it is."""
+"""HTTP statuses that mean that the API server will never accept the object."""
 _FORBIDDEN = 403
 _TOO_LARGE = 413
 _SERVER_ERROR = 500
 _NOT_STORED = ("too large", "larger than max")
-"""Parts of the messages of etcd and of its client about an object that they do not take; the status is then 500."""
+"""Parts of etcd's messages about objects that it refuses to store; the HTTP status is then 500."""
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ class _Pass:
 
 
 class GroupReconciler:
-    """One worker at a time handles a group; all memory is a cache, and a new process starts without it."""
+    """Reconciles task groups; one worker at a time handles a group. All memory is a cache."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class GroupReconciler:
         self._events = EventBudget()
 
     def reconcile(self, key: Key) -> float | None:
-        """Do what a group needs; return the seconds until the next look.
+        """Execute the steps of a group; return the seconds until the next pass.
 
         Raises:
             ApiError, Retry: a request failed, and the group must be reconciled again.

@@ -1,4 +1,4 @@
-"""Deletes leaks: objects with label and ownerReference of a group that does not exist any more, or that has ended.
+"""Delete leaks: objects that belong to a group which has ended or does not exist, by label and ownerReference.
 
 A watch may lag, so the group is read from the API server before its objects are deleted. A label alone never is a
 reason: users who may label an object, but not delete it, could use our right to delete.
@@ -23,15 +23,15 @@ _LOG = logging.getLogger(__name__)
 
 QUEUE = "task-group-leaks"
 PATIENCE_SECONDS = 2.0
-"""The delay of a look, because the garbage collector deletes most leaks, and watches of two kinds may lag."""
+"""Seconds before a suspected leak is checked: the garbage collector deletes most, and watches may lag."""
 MAX_DELETIONS = 25
-"""DELETEs of one pass; then it is the turn of other groups."""
+"""Limit of deletions in one pass; then other groups take their turn."""
 REST_SECONDS = 1.0
-"""The pause before the rest: the watches show the effects of these meanwhile."""
+"""Seconds until the next pass for the remaining deletions."""
 
 
 class LeakSweep:
-    """Handles the keys of groups whose objects may be leaks."""
+    """Deletes objects of groups that no longer exist."""
 
     def __init__(self, api: Api, watcher: GroupWatcher, inventory: GroupInventory, writer: GroupWriter) -> None:
         self._api = api
@@ -48,12 +48,12 @@ class LeakSweep:
         )
 
     def suspect(self, group: Key) -> None:
-        """Schedule a look at the objects of groups of a name, if any of them may be a leak."""
+        """Schedule a check of the objects of groups with this name, if any of them may be a leak."""
         if self._inventory.has_others(group, self._watcher.living(group)):
             self.queue.add(group, PATIENCE_SECONDS)
 
     def sweep(self, group: Key) -> float | None:
-        """Delete leaks of groups of a name; return the seconds until the rest may be deleted, None without a rest.
+        """Delete leaks of groups with a name; return the seconds until the next pass, None if no leak is left.
 
         Raises:
             ApiError, Retry: the group was not read, or an object not deleted; others were, unless the API server is

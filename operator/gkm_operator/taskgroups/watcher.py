@@ -1,4 +1,4 @@
-"""The watches of pools, templates, task groups and their pods, with the indexes that controllers ask.
+"""The watches of pools, templates, task groups and their pods, and indexes for the controllers.
 
 A TaskGroup of 1 MB takes up to 15 MB once it is decoded, and the controllers hold every one of them. Without its tasks,
 manifests and labels it takes a few kB in any case. Must never be written back as it is: a pass that needs more reads
@@ -36,14 +36,14 @@ from gkm_operator import metrics
 from gkm_operator.pods import PODS, WatchedPod, is_task
 
 MAX_FINALIZERS = 4
-"""The most finalizers that are held; a group with so many may have more."""
+"""Limit of finalizers that are kept of a group."""
 _MAX_FINALIZER = 128
-"""Characters of one."""
+"""Limit of characters of a finalizer."""
 _MAX_THRESHOLD = 16
 
 
 class _CountedTasks(list[Task]):
-    """A list of which only the length is held."""
+    """A list that is decoded to its length only."""
 
     __slots__ = ("_number",)
 
@@ -56,17 +56,17 @@ class _CountedTasks(list[Task]):
 
 
 class WatchedGroup(TaskGroup, frozen=True, rename="camel", tag_field="kind", tag="TaskGroup"):
-    """A TaskGroup that holds the number of its tasks, and of its objects their identity and the threshold of a test."""
+    """A TaskGroup as watches hold it: with the number of its tasks, and the identity of its objects."""
 
     def __post_init__(self) -> None:
-        """Drop the rest."""
+        """Reduce tasks and objects to what is needed."""
         structs.force_setattr(self, "metadata", _metadata(self.metadata))
         structs.force_setattr(self, "spec", _spec(self.spec))
         structs.force_setattr(self, "status", _status(self.status))
 
     @classmethod
     def of(cls, group: TaskGroup) -> "WatchedGroup":
-        """Return a group with only the fields that the index holds."""
+        """Return a group in the reduced form."""
         return cls(group.metadata, group.spec, group.status)
 
 
@@ -79,7 +79,7 @@ class WatchedPool(Pool, frozen=True, rename="camel", tag_field="kind", tag="Pool
     """A Pool without labels, annotations, owners and finalizers."""
 
     def __post_init__(self) -> None:
-        """Drop them."""
+        """Drop the metadata that users can fill."""
         structs.force_setattr(self, "metadata", thin_metadata(self.metadata))
 
 
@@ -126,12 +126,12 @@ def _at(value: Any, *path: str) -> object:  # noqa: ANN401 -- JSON
 
 
 _MAX_WRITTEN = 1024
-"""Groups whose last write is remembered: many more than the watch of a healthy API server lags behind."""
+"""Limit of groups whose last write is remembered until the watch shows it."""
 _PHASES = ("Pending", "Running", "Ending", *sorted(ENDED))
 
 
 class GroupWatcher:
-    """`group_changed` gets the keys of groups that changed, or whose pods did; the lists of others get changes."""
+    """Watches task groups, pools, templates and task pods; `group_changed` gets the keys of groups to reconcile."""
 
     def __init__(self, api: Api, informers: Informers, group_changed: Callable[[Key], None]) -> None:
         self.pool_changed: list[OnChange[Pool]] = []
@@ -152,16 +152,16 @@ class GroupWatcher:
         self.watches = (self.pools, self.templates, self.pods, self.groups)
 
     def group(self, key: Key) -> WatchedGroup | None:
-        """Return what is held of a group as last observed, or as this process wrote it since; None if it is gone."""
+        """Return a group as last observed or written by this process; None if it does not exist."""
         observed, written = self.groups.get(key[1], key[0]), self._written.get(key)
         return written if observed and written and _is_newer(written, observed) else observed
 
     def wrote(self, group: TaskGroup) -> None:
-        """Use what a write returned until the watch shows it."""
+        """Use the answer to a write until the watch shows it."""
         self._written.put((group.metadata.namespace, group.metadata.name), WatchedGroup.of(group))
 
     def forget(self, key: Key) -> None:
-        """Use what the watch shows: another writer was faster."""
+        """Use what the watch shows, because another writer was faster."""
         self._written.put(key, None)
 
     def living(self, key: Key) -> str:
@@ -170,7 +170,7 @@ class GroupWatcher:
         return group.metadata.uid if group is not None and group.status.phase not in ENDED else ""
 
     def pods_of(self, group: TaskGroup) -> list[WatchedPod]:
-        """Return the task pods of a group; not the pods of an earlier group of the same name."""
+        """Return the task pods of a group, without pods of an earlier group of the same name."""
         pods = self._pods.get((group.metadata.namespace, group.metadata.name))
         # Times in metadata are in whole seconds, in UTC, so that they are in the order of their text.
         return [pod for pod in pods if pod.metadata.creation_timestamp >= group.metadata.creation_timestamp]

@@ -1,4 +1,4 @@
-"""The requests about task groups and their objects."""
+"""Send the requests that change or read task groups and their objects."""
 
 from gkm.api.task_groups import ENDED, FINALIZER, TaskGroup, TaskGroupStatus
 from gkm.kube.api import Api
@@ -17,14 +17,14 @@ _ENDING = ENDED | {"Ending"}
 
 
 class GroupWriter:
-    """The only writer of task groups and of their objects."""
+    """Writes task groups and their objects; no other code does."""
 
     def __init__(self, api: Api, kinds: KindWatches) -> None:
         self._api = api
         self._kinds = kinds
 
     def finalize(self, group: TaskGroup, *, present: bool) -> TaskGroup:
-        """Add our finalizer, or remove it.
+        """Add (`present`) or remove GKM's finalizer of a group.
 
         Raises:
             ApiError: the group has changed, or the API server refused the patch.
@@ -37,7 +37,7 @@ class GroupWriter:
         return self._api.merge(TASKGROUPS, group.metadata.name, {"metadata": metadata}, group.metadata.namespace)
 
     def read(self, group: TaskGroup) -> TaskGroup | None:
-        """Return all of a group; None if it is gone.
+        """Read a whole group from the API server; None if it does not exist.
 
         Raises:
             ApiError: the API server does not answer.
@@ -45,7 +45,7 @@ class GroupWriter:
         return self._api.find(TASKGROUPS, group.metadata.name, group.metadata.namespace)
 
     def write_status(self, group: TaskGroup, status: TaskGroupStatus) -> TaskGroup:
-        """Write what differs in the status, unless the group has changed.
+        """Write the changed fields of a group's status, unless the group has changed since.
 
         Raises:
             ApiError: the group has changed, or the API server refused the status.
@@ -55,10 +55,10 @@ class GroupWriter:
         return self._api.merge(TASKGROUPS, metadata.name, patch, metadata.namespace, subresource="status")
 
     def create(self, group: TaskGroup, body: Json) -> Seen:
-        """Create an object of a group; return the knowledge about the object with its name.
+        """Create an object of a group; return what is known about it now.
 
         Raises:
-            ApiError: the API server refused it.
+            ApiError: the API server refused the object.
             Retry: it does not serve this version of the kind, or another object of this name is being deleted.
         """
         kind, name = KindName.of(body["apiVersion"], body["kind"]), body["metadata"]["name"]
@@ -84,7 +84,7 @@ class GroupWriter:
         return _sight(found, group)
 
     def look(self, group: TaskGroup, kind: KindName, name: str) -> Seen:
-        """Return what the API server has under the name of an object of a group.
+        """Read from the API server what exists under the name of a group's object.
 
         Raises:
             ApiError, Retry: it does not answer.
@@ -93,7 +93,7 @@ class GroupWriter:
         return Sight.GONE if found is None else _sight(found, group)
 
     def delete(self, namespace: str, kind: KindName, name: str, uid: str, result: str = "deleted") -> Seen:
-        """Delete an object with this uid in the foreground; return what is known of it then.
+        """Delete an object with this uid in the foreground; return what is known about it now.
 
         Raises:
             ApiError, Retry: the API server refused it, or does not answer.

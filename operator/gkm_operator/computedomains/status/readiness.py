@@ -35,7 +35,7 @@ class ObservedDomain:
 
     domain: ComputeDomain
     pods: Sequence[WatchedPod] = ()
-    """The living pods that use its claim template."""
+    """The living pods that use the domain's claim template."""
     unclaimed: Sequence[WatchedPod] = ()
     """Living pods that have the domain's label and request GPUs, but did not get its claim at admission."""
     replicas: int | None = None

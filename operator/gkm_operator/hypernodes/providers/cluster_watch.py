@@ -240,7 +240,10 @@ class SurveyFeed:
         """Digests of surveys that the API server did not have any more when they were fetched, by node."""
 
     def awaited(self) -> str:
-        """Return that chosen surveys were not fetched yet, if so; the tree of the others would lose their nodes."""
+        """Return a sentence while chosen surveys are not fetched, because a tree without them lacks nodes.
+
+        "" if all are.
+        """
         missing = sum(
             node not in self._published and self._absent.get(node) != digest for node, digest in self._chosen().items()
         )

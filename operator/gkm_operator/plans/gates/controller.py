@@ -36,35 +36,35 @@ _LOG = logging.getLogger(__name__)
 NAME = "gates"
 WORKERS = 4
 REQUESTS = 4
-"""Requests for the pods of one run at once."""
+"""Number of concurrent requests for the pods of one run."""
 CALM_SECONDS = 0.2
-"""The delay after a change: pods of a workload come together, and those without a number get places by name."""
+"""Seconds between a change and the next pass, because the pods of a workload are created together."""
 BACKOFF = Backoff(0.5, 60.0)
 _MAX_REPORTS = 65_536
 
 
 class RunsView(Protocol):
-    """Runs and their plans, as watches show them. Thread-safe."""
+    """Returns watched Runs and plans. Thread-safe."""
 
     @property
     def listed(self) -> bool:
-        """Return whether runs, plans and nodes have been listed."""
+        """Return whether Runs, plans and nodes have complete lists."""
 
     def is_unreadable(self, run: RunKey) -> bool:
         """Return whether a Run exists and cannot be read."""
 
     def run(self, key: RunKey) -> WatchedRun | None:
-        """Return a Run that is not being deleted."""
+        """Return whether a Run exists but cannot be decoded."""
 
     def plan(self, run: WatchedRun) -> PlanRecord | None:
-        """Return the newest plan of a Run that is stored."""
+        """Return the newest stored plan of a Run, None if absent."""
 
     def subscribe(self, run_changed: OnChange[WatchedRun], plan_changed: OnChange[WatchedPlan]) -> None:
-        """Let a reader get all changes; first it gets what is there."""
+        """Subscribe to changes of Runs and plans; the callbacks first get the existing ones."""
 
 
 class GatesController(Controller):
-    """Runs if `packing.podGates`. Call `follow` before `work`."""
+    """Removes the gates of pods. It runs if `packing.podGates`. Call `follow` before `work`."""
 
     def __init__(
         self,
@@ -91,15 +91,15 @@ class GatesController(Controller):
         self.queues = [self.queue]
 
     def report(self, run: RunKey) -> PodsReport | None:
-        """Return whether the pods of a run are where its plan says, None if it has no pods."""
+        """Return whether the pods of a run are on their planned nodes, None if it has no pods."""
         return self._reports.get(run)
 
     def follow(self, runs: RunsView, reported: Callable[[], None]) -> None:
-        """Follow the plans of runs, whose watches another controller starts; call `reported` after a new report."""
+        """Use the Runs and plans that another controller watches; `reported` is called after a new report."""
         self._runs, self._reported = runs, reported
 
     def run(self) -> None:
-        """Watch, and write once runs, plans, nodes and pods are listed: a run that is not listed yet is not deleted."""
+        """Start the watches and wait for complete lists, then remove gates: an unlisted Run must not look deleted."""
         if self._runs is None or not self.wait(self._is_listed):
             return
         self.watches.start(self._selected)
@@ -111,7 +111,9 @@ class GatesController(Controller):
         return self._runs is not None and self._runs.listed
 
     def reconcile(self, run: RunKey) -> float | None:
-        """Start the pods of a run that have a place; return the seconds until the next one may start without.
+        """Remove the gates of pods that have a planned node.
+
+        Return the seconds until the next pod may start without one.
 
         Raises:
             Retry: a request failed, or the Run cannot be read.
@@ -184,7 +186,7 @@ class GatesController(Controller):
 
 
 def lift_patch(lift: Lift) -> Object:
-    """Return the merge patch that gives a pod its node and removes the gate, if the pod is still the same version.
+    """Return the merge patch that sets a pod's node and removes its gate, valid only for the version that was read.
 
     Ours is the only gate that is left, so the patch can remove the list.
     """

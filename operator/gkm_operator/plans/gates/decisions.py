@@ -1,4 +1,4 @@
-"""The actions for the gated pods of one run now, and the report of all its pods in its status. Pure."""
+"""Decide which pods of a run lose their gate now, and report about all its pods. Pure."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ from gkm_operator.plans.state.followed import FollowReason, PodsReport
 from gkm_operator.plans.state.objects import PlanRecord
 
 LOOK_SECONDS = 30.0
-"""The longest interval without a look at a pod that has no place."""
+"""Maximum seconds between two looks at a pod without a planned node."""
 Hostnames = Callable[[str], str]
 """Returns the label kubernetes.io/hostname of a node, "" if absent."""
 
 
 @dataclass(frozen=True, slots=True)
 class GateRules:
-    """How long a pod without a place waits, in seconds, and whether it starts without one then."""
+    """How many seconds a pod waits for a planned node, and whether it starts without one afterwards."""
 
     wait: float
     release: bool
@@ -28,7 +28,7 @@ class GateRules:
 
 @dataclass(frozen=True, slots=True)
 class Lift:
-    """A gate to remove. `hostname` is the label of the node that the same request names, "" to name none."""
+    """A gate to remove from a pod. `hostname` is the label of the node that the pod is bound to, "" for no node."""
 
     pod: PlacedPod
     plan: str = ""
@@ -38,7 +38,7 @@ class Lift:
 
 @dataclass(frozen=True, slots=True)
 class GateDecision:
-    """The gates to remove now, the report, and the seconds until the next pod may start without a place."""
+    """The gates to remove now, the report, and the seconds until a pod may start without a planned node."""
 
     lifts: tuple[Lift, ...]
     report: PodsReport | None
@@ -46,14 +46,17 @@ class GateDecision:
 
 
 def is_followed(plan: PlanRecord, pods: Sequence[PlacedPod], now: datetime) -> bool:
-    """Return whether pods start where a plan says: until it expires, and while a pod of the run has a node."""
+    """Return whether pods start on the nodes of a plan.
+
+    Until it expires, and as long as a pod of the run has a node.
+    """
     return not plan.expired(now) or any(pod.bound for pod in pods)
 
 
 def decide(
     plan: PlanRecord | None, pods: Sequence[PlacedPod], rules: GateRules, hostnames: Hostnames, now: datetime
 ) -> GateDecision:
-    """Return what happens to the pods of a run; `plan` is None if it has none that counts."""
+    """Return the decision about the pods of a run; `plan` is None if it has no valid plan."""
     alive = [pod for pod in pods if not pod.facts.terminating]
     found = Assignment() if plan is None else assign(PlanSlots(plan.groups, plan.spec.request.gpus_per_pod), alive)
     gated = [pod for pod in alive if pod.facts.gated and not pod.facts.blocked]

@@ -1,4 +1,4 @@
-"""The pods of runs, by run, and the places that requests under way give them. Thread-safe."""
+"""The pods of each run, and the planned nodes that requests in progress give them. Thread-safe."""
 
 from collections import defaultdict
 from collections.abc import Callable
@@ -14,7 +14,7 @@ _MAX_SENT = 65_536
 
 
 class RunPodIndex:
-    """Pods as the watch shows them. A place that was sent stays until the watch shows the pod without its gate.
+    """Indexes pods by run. A node that was sent for a pod is remembered until the watch shows the pod without its gate.
 
     Without this memory, a pod that comes between a request and its change in the watch could get the same place.
     """
@@ -25,7 +25,7 @@ class RunPodIndex:
         self._lock = Lock()
 
     def change(self, old: WatchedPod | None, new: WatchedPod | None) -> set[RunKey]:
-        """Apply a change; return the runs that it concerns."""
+        """Apply a change of a pod; return the affected runs."""
         with self._lock:
             for pod in (old, new):
                 if pod is not None:
@@ -48,7 +48,7 @@ class RunPodIndex:
         return [self._placed(pod, plan, node_of) for pod in found]
 
     def send(self, uid: str, plan: str, node: str) -> None:
-        """Remember the place of a pod in a plan, before the request that writes it; "" if it was not written."""
+        """Remember the planned node of a pod before the request that sets it; "" after a failed request."""
         self._sent.put(uid, (plan, node))
 
     def _placed(self, pod: WatchedPod, plan: str, node_of: Callable[[str], str]) -> PlacedPod:

@@ -1,4 +1,4 @@
-"""The places of a plan, one for each pod, and which pod gets which. Pure.
+"""Assign the pods of a run to the slots of its plan, one slot for each pod. Pure.
 
 A pod that has a node keeps it: a later plan may number the places anew, and no pod moves.
 """
@@ -16,7 +16,7 @@ _LAST = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A place for one pod; `group` is the position of its group in the plan."""
+    """A slot of a plan, room for one pod on a node; `group` is the position of its group in the plan."""
 
     number: int
     group: int
@@ -25,32 +25,32 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class PlacedPod:
-    """A pod of a run. `node` is where it runs, or the only node that it can run on; "" if the plan decides."""
+    """A pod of a run. `node` is the node that it has or must have; "" if the plan decides."""
 
     name: str
     facts: RunPod
     node: str = ""
     bound: bool = False
-    """Whether spec.nodeName says the node."""
+    """Whether spec.nodeName of the pod is set."""
 
     @property
     def order(self) -> tuple[tuple[int, ...], str]:
-        """Return the order in which pods get slots: by number, then by name; pods without a number come last."""
+        """Return the order in which pods get slots: by number, then by name; pods without a number are last."""
         return self.facts.rank or (_LAST,), self.name
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The slots of pods, by uid. A pod without one has a node where the plan has no place left, or waits."""
+    """The slot of each pod, by uid. A pod without a slot has an unplanned node, or waits."""
 
     held: dict[str, Slot] = field(default_factory=dict)
-    """The slots of pods that have a node."""
+    """The slots of pods that already have a node."""
     given: dict[str, Slot] = field(default_factory=dict)
-    """The slots of pods that wait."""
+    """The slots of pods that wait for a node."""
 
 
 class PlanSlots:
-    """The slots of a plan: the slots of each group by its nodes, then the slots of all spares."""
+    """The slots of a plan: those of each group in node order, then those of all spares."""
 
     def __init__(self, groups: Sequence[Group], gpus_per_pod: int) -> None:
         main = [(at, share.node, share.gpus) for at, group in enumerate(groups) for share in group.nodes]
@@ -61,7 +61,7 @@ class PlanSlots:
         self._ranked = sum(gpus // gpus_per_pod for _, _, gpus in main)
 
     def own(self, pod: PlacedPod) -> Slot | None:
-        """Return the slot that the numbers of a pod name; if it has two, the first is the number of its group."""
+        """Return the slot that a pod's numbers (rank labels) name, None if they name none."""
         rank = pod.facts.rank
         if not rank or (len(rank) > 1 and rank[1] >= self._pods_per_group):
             return None
@@ -94,7 +94,7 @@ class _FreeSlots:
 
 
 def assign(slots: PlanSlots, pods: Iterable[PlacedPod]) -> Assignment:
-    """Return who has which slot: pods with a node first. Each gets its own slot, or one of its group, or any.
+    """Assign slots to pods; pods that have a node come first. Each gets its own slot, one of its group, or any.
 
     Pods that are being deleted get none: their successors need the slots.
     """

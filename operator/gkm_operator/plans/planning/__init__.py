@@ -1,1 +1,1 @@
-"""Decisions about runs: values in, values out. Must never call the API server."""
+"""Decide about runs with pure functions. Must never call the API server."""

@@ -31,20 +31,20 @@ from gkm_operator.plans.state.objects import (
 _LOG = logging.getLogger(__name__)
 
 MAX_BYTES = 1 << 20
-"""The largest plan as JSON. etcd takes 1.5 MB, and the API server adds managedFields."""
+"""Limit of bytes of a plan as JSON; etcd stores 1.5 MB, and the API server adds managedFields."""
 MAX_REASON = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class FoundPlan:
-    """A plan, with sentences about the groups of the former plan that it moves."""
+    """A plan with sentences about the groups that it moves."""
 
     plan: Plan
     reasons: tuple[str, ...] = ()
 
 
 def sizes(run: WatchedRun, settings: Packing) -> Request | Unfit:
-    """Return the numbers that a run requests, or why they are invalid, which the rules of the CRD prevent."""
+    """Return the sizes that a run requests, or why they are invalid (which the CRD's rules prevent)."""
     try:
         return request_of(run.spec, run.spec.policy or settings.policy)
     except ValueError as error:
@@ -52,7 +52,7 @@ def sizes(run: WatchedRun, settings: Packing) -> Request | Unfit:
 
 
 def find_plan(free: FreeGpus, request: Request, former: Sequence[Group] = ()) -> FoundPlan | Refusal | Unfit:
-    """Return the best plan for a run; with groups of its `former` plan, the one that moves the fewest of them."""
+    """Return the best plan for a run; with a `former` plan, the plan that moves the fewest of its groups."""
     # numpy is loaded with the first run: 30 MB that controllers without runs do not need.
     from gkm.packing.plan import plan  # noqa: PLC0415
     from gkm.packing.replanning.replan import replan  # noqa: PLC0415
@@ -87,7 +87,7 @@ class PlanDraft:
 
 @dataclass(frozen=True, slots=True)
 class PlanOccasion:
-    """The number, time and reason of a new plan, and the `former` plan that it supersedes.
+    """Number, time and reason of a new plan, and the `former` plan that it replaces.
 
     A plan that does not `renew` the time for which GPUs are held expires when the former plan does.
     """
@@ -99,7 +99,7 @@ class PlanOccasion:
     renews: bool = True
 
     def expires(self, ttl: float) -> datetime:
-        """Return when the plan releases GPUs that no pod uses; `ttl` is in seconds."""
+        """Return when the plan stops reserving GPUs that no pod uses; `ttl` is in seconds."""
         inherited = None if self.renews or self.former is None else self.former.expires
         return inherited or self.now + timedelta(seconds=ttl)
 
@@ -107,7 +107,7 @@ class PlanOccasion:
 def make_draft(
     run: WatchedRun, found: FoundPlan, free: FreeGpus, settings: Packing, occasion: PlanOccasion
 ) -> PlanDraft | Unfit:
-    """Return the PlacementPlan of a run."""
+    """Return the PlacementPlan object for a plan, or why it cannot be stored."""
     from gkm.packing.fragmentation import fragmentation  # noqa: PLC0415 - as above
 
     meta, reason = run.metadata, ". ".join(part for part in (occasion.reason, *found.reasons) if part)
@@ -144,7 +144,7 @@ def make_draft(
 
 
 def log_groups(run: WatchedRun, free: FreeGpus, planned: Plan) -> None:
-    """Log the domain of each group, with the GPUs that stay free there, at level debug."""
+    """Log at level debug the domain of each group, and the GPUs that stay free there."""
     if not _LOG.isEnabledFor(logging.DEBUG):
         return
     residual: Counter[tuple[str, ...]] = Counter()

@@ -1,4 +1,4 @@
-"""A plan and the pods of its run disagree: pods hold GPUs that the plan does not name. Pure but for DriftTracker.
+"""Handle drift: pods of a run use GPUs that its plan does not name. Pure but for DriftTracker.
 
 A pod stays on its node until it ends, so the plan follows the pods and not the reverse (docs/design/plans.md, Drift).
 """
@@ -23,19 +23,19 @@ class DriftReason(StrEnum):
 
 
 RETRY_SECONDS = 60.0
-"""Labels of nodes may change what can be followed."""
+"""Seconds after which a plan that could not follow its pods is tried again; labels of nodes may have changed."""
 _MAX_NAMED_NODES = 3
 _DRIFT = NodeProblem("pods hold GPUs of it that the plan does not name", pods_stay=True, permanent=False)
 
 
 def outside(claims: Mapping[str, int], held: Mapping[str, int]) -> dict[str, int]:
-    """Return the GPUs by node that pods hold and a plan does not claim."""
+    """Return the GPUs by node that pods use and the plan does not claim."""
     beyond = ((node, gpus - claims.get(node, 0)) for node, gpus in held.items())
     return {node: gpus for node, gpus in beyond if gpus > 0}
 
 
 def drift_message(plan: str, drift: Mapping[str, int]) -> str:
-    """Return a sentence about GPUs outside of a plan, which names a few of their nodes."""
+    """Return a sentence about GPUs that pods use outside of a plan, with a few of the nodes."""
     named = ", ".join(f"{drift[node]} of node {node}" for node in sorted(drift)[:_MAX_NAMED_NODES])
     more = f" and others of {len(drift) - _MAX_NAMED_NODES} more" if len(drift) > _MAX_NAMED_NODES else ""
     return f"pods of the run hold {count_of(sum(drift.values()), 'GPU')} that {plan} does not name: {named}{more}"
@@ -44,7 +44,7 @@ def drift_message(plan: str, drift: Mapping[str, int]) -> str:
 def followed(
     plans: Sequence[PlanRecord], held: Mapping[str, int], demand: NodeDemand, index: NodeIndex, request: Request
 ) -> PlanRecord:
-    """Return the current plan with its groups where pods hold their GPUs; `plans` are the run's plans by number.
+    """Return the current plan with its groups moved to where pods run; `plans` are the run's plans, sorted by number.
 
     Nodes that the run excludes by its request are followed only if the current plan has them already.
     """
@@ -60,7 +60,7 @@ def followed(
 
 
 def is_closer(groups: Sequence[Group], current: PlanRecord, held: Mapping[str, int]) -> bool:
-    """Return whether pods hold fewer GPUs outside of these groups than outside of the current plan."""
+    """Return whether pods use fewer GPUs outside of these groups than outside of the current plan."""
     after, before = outside(claims_of(groups), held), outside(current.claims, held)
     return sum(after.values()) < sum(before.values())
 
@@ -86,7 +86,7 @@ def _located(
 
 
 class DriftTracker:
-    """Which drifts have outlasted the grace period, and which no plan can follow. In memory only."""
+    """Remembers drifts that last longer than the grace period, and drifts that no plan can follow. In memory only."""
 
     def __init__(self, grace: GracePeriod) -> None:
         self.grace = GracePeriod(grace.seconds, grace.clock)
@@ -102,11 +102,11 @@ class DriftTracker:
         return "" if is_hopeless else drift_message(plan.name, drift)
 
     def give_up(self, uid: str, plan: PlanRecord, held: Mapping[str, int]) -> None:
-        """Record that no plan of a run is closer to its pods than the current one."""
+        """Record that no plan can be closer to a run's pods than the current one."""
         self._hopeless[uid] = _key(plan, held), self._clock() + RETRY_SECONDS
 
     def retain_only(self, uids: Collection[str]) -> None:
-        """Forget all other runs."""
+        """Forget all runs that are not among `uids`."""
         self.grace.retain_only(uids)
         for uid in self._hopeless.keys() - set(uids):
             del self._hopeless[uid]

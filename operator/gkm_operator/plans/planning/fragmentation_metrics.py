@@ -1,4 +1,4 @@
-"""The metrics of free and fragmented GPUs, which dashboards show before a run is refused."""
+"""Metrics of free and fragmented GPUs, which show a shortage before a run is refused."""
 
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -13,11 +13,11 @@ from gkm.topology.usage import Usage
 from gkm_operator import metrics
 
 SECONDS = 15.0
-"""The minimum interval between two measurements: a measurement of 12,500 nodes takes 0.2 seconds."""
+"""Minimum seconds between two measurements; a measurement of 12,500 nodes takes 0.2 seconds."""
 
 
 class FragmentationMetrics:
-    """Measures what runs of the mix could still use. For the one thread that plans."""
+    """Measures which free GPUs the expected mix of runs could use. Only the planning thread may use it."""
 
     def __init__(self, mix: Sequence[MixGroup], clock: Callable[[], float] = time.monotonic) -> None:
         self._mix = mix
@@ -26,7 +26,7 @@ class FragmentationMetrics:
         self._measured = -SECONDS
 
     def update(self, state: Hashable, survey: TopologySurvey, usage: Usage, reserved: Mapping[str, int]) -> None:
-        """Set the gauges. Equal states are measured once; a state within SECONDS is left to a later pass."""
+        """Set the metrics if the state has changed and the last measurement is SECONDS old."""
         if state == self._state or self._clock() < self._measured + SECONDS:
             return
         # Imported when the first Run comes: they load numpy, and a cluster may never have a Run.
@@ -46,7 +46,7 @@ class FragmentationMetrics:
 
 
 def free_nodes(survey: TopologySurvey, usage: Usage, reserved: Mapping[str, int]) -> Iterator[Node]:
-    """Yield the nodes that a run with the default tolerations may use, of every flavor.
+    """Yield the nodes that a run with default tolerations may use, of every flavor.
 
     A run has one flavor, so the nodes of each flavor in a domain are a separate domain.
     """

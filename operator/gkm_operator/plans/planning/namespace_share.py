@@ -1,4 +1,4 @@
-"""The share of GPUs that the plans of one namespace hold without pods, while other namespaces wait. Pure.
+"""Limit the GPUs that plans of one namespace reserve without pods while other namespaces wait. Pure.
 
 A plan holds GPUs that no pod uses yet. Without a limit, one namespace could hold all of them with many Runs that it
 deletes and creates again (docs/decisions/0006-fairness.md). The limit is on GPUs without pods only: how many GPUs pods
@@ -29,7 +29,7 @@ class _Holder(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NamespaceShare:
-    """The limit in one pass on GPUs that plans of a namespace hold without pods, while another namespace waits.
+    """The limit on GPUs that a namespace's plans reserve without pods, in one pass.
 
     The limit is `percent` of the GPUs of a flavor; `totals` has the GPUs by flavor.
 
@@ -58,7 +58,7 @@ class NamespaceShare:
         return cls(percent, totals, runs, waiting)
 
     def refusal(self, case: RunAssessment, reservations: Reservations) -> Unfit | None:
-        """Return why a run must wait, None if it need not. Its spares do not count."""
+        """Return why a run must wait because of the limit, None if it need not wait."""
         if not case.holds_anew or not self.exceeded_by(case, reservations):
             return None
         holder, gpus = _holder(case), _without_pods(case)
@@ -72,7 +72,7 @@ class NamespaceShare:
         )
 
     def exceeded_by(self, case: RunAssessment, reservations: Reservations) -> bool:
-        """Return whether the plans of a namespace would hold too many GPUs with a new plan of this run.
+        """Return whether a new plan of this run would exceed the limit of its namespace.
 
         A namespace that holds no GPUs may plan one run of any size. It may not renew a live plan for a single pod.
         """

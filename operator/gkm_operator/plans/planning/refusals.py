@@ -1,4 +1,4 @@
-"""Why a run does not fit, as a machine-readable reason and a sentence with numbers, and the last refusal of each run.
+"""Explain why a run does not fit, with a reason and a sentence with numbers, and cache the last refusal of each run.
 
 A refusal is cached, in memory only, with the request and the state that led to it.
 """
@@ -36,12 +36,12 @@ class PlanReason(StrEnum):
 
 _MAX_NAMED_FLAVORS = 8
 _NEVER_USABLE = (Exclusion.NO_GPUS, Exclusion.FLAVOR)
-"""Exclusions of nodes that this run could never use; they are no unused nodes."""
+"""Reasons of exclusion for nodes that the run could never use; such nodes are not listed as unused."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unfit:
-    """A refusal. `largest` is the number of whole groups that would fit, None if the planner did not compute it."""
+    """Why a run gets no plan. `largest` is the number of whole groups that would fit, None if it was not computed."""
 
     reason: str
     message: str
@@ -50,7 +50,7 @@ class Unfit:
 
 
 def unfit(refusal: Refusal, usable: UsableNodes, survey: TopologySurvey, flavor: str) -> Unfit:
-    """Return why a run does not fit.
+    """Return why a run does not fit, from the planner's refusal and the excluded nodes.
 
     `refusal` explains the usable nodes. Without any, the exclusions of the other nodes do.
     """
@@ -95,15 +95,15 @@ def _counts(counts: Mapping[Exclusion | QuarantineReason, int]) -> str:
 
 
 RETRY_SECONDS = 60.0
-"""The API server may accept a refused plan later: no watch reports changes of quotas, rights and policies."""
+"""Seconds after which a plan that the API server refused is tried again: no watch reports changed quotas or
+policies."""
 FIXES_SECONDS = 60.0
-"""The minimum interval between two searches for the fixes of a run: one can take seconds, and free capacity changes all
-the time."""
+"""Minimum seconds between two searches for changes that would make a run fit; a search can take seconds."""
 
 
 @dataclass(slots=True)
 class CachedRefusal:
-    """A refusal, valid for the same `request` and the same inventory `version`.
+    """A cached refusal, valid for the same request and the same free capacity.
 
     `state` is a cheaper key: while it is equal, so is the version. `fixes` belong to the inventory version `fixed`, and
     the planner searched for them at `fixed_at`. At `until` the refusal expires. Times are seconds of the clock.
@@ -120,33 +120,33 @@ class CachedRefusal:
 
 
 class RefusalCache:
-    """Refusals by the uid of the run. For the one thread that plans."""
+    """Caches refusals by the uid of the run. Only the planning thread may use it."""
 
     def __init__(self) -> None:
         self._refusals: dict[str, CachedRefusal] = {}
 
     def get(self, uid: str) -> CachedRefusal | None:
-        """Return the last refusal of a run."""
+        """Return the last refusal of a run, None if absent."""
         return self._refusals.get(uid)
 
     def put(self, uid: str, refusal: CachedRefusal) -> None:
-        """Store a refusal. It takes over the fixes of an older one of the same request and reason."""
+        """Store a refusal; the fixes of an earlier one for the same request and reason are kept."""
         old = self._refusals.get(uid)
         if old is not None and (old.request, old.unfit.reason) == (refusal.request, refusal.unfit.reason):
             refusal.fixes, refusal.fixed, refusal.fixed_at = old.fixes, old.fixed, old.fixed_at
         self._refusals[uid] = refusal
 
     def remove(self, uid: str) -> None:
-        """Remove the refusal of a run that fits."""
+        """Remove the refusal of a run, because the run fits."""
         self._refusals.pop(uid, None)
 
     def retain_only(self, uids: Collection[str]) -> None:
-        """Forget all other runs."""
+        """Forget all runs that are not among `uids`."""
         for uid in self._refusals.keys() - set(uids):
             del self._refusals[uid]
 
     def to_fix(self, uids: Iterable[str], now: float) -> list[str]:
-        """Return the runs that need a search for fixes, those without any search first."""
+        """Return the refused runs for which a search for fixes is due, those never searched first."""
         due = []
         for uid in uids:
             refusal = self._refusals.get(uid)

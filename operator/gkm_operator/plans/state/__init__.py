@@ -1,1 +1,1 @@
-"""Observed state: runs, plans, nodes and pods, and the capacity that is free. Must never write to the API server."""
+"""The watched state: runs, plans, nodes and pods, and the free capacity. Must never write to the API server."""

@@ -1,4 +1,4 @@
-"""The GPUs that ResourceClaims hold, as GPUs of nodes and of runs: a second watch beside the sums over pods."""
+"""Add the GPUs that ResourceClaims hold to the GPUs that pods use, by node and by run."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
@@ -24,7 +24,7 @@ class _Holder(NamedTuple):
 def with_claimed_gpus(
     usage: PodUsage, claims: Iterable[ResourceClaim], pod: Callable[[str, str], WatchedPod | None]
 ) -> PodUsage:
-    """Return the usage of pods with the GPUs of claims; `pod` returns a pod by its name and namespace."""
+    """Return the usage of pods plus the GPUs of claims; `pod` returns a pod by name and namespace."""
 
     def holder(namespace: str, name: str) -> _Holder | None:
         found = pod(name, namespace)

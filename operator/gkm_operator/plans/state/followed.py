@@ -1,4 +1,4 @@
-"""Whether the pods of a run are where its plan says, as the status of the run reports it. Pure."""
+"""Report in the status of a run whether its pods are on their planned nodes. Pure."""
 
 from collections.abc import Callable
 from enum import StrEnum
@@ -18,7 +18,7 @@ class FollowReason(StrEnum):
 
 
 class PodsReport(NamedTuple):
-    """The pods of a run, counted; the reason of its condition Followed, and a message with the first cause."""
+    """Counts of a run's pods, and the reason and message of its condition Followed."""
 
     counts: RunPods
     reason: FollowReason
@@ -26,9 +26,9 @@ class PodsReport(NamedTuple):
 
 
 PodsReports = Callable[[RunKey], PodsReport | None]
-"""Returns the report of a run, None without pods."""
+"""Returns the report about a run's pods, None if it has no pods."""
 
 
 def no_reports(_run: RunKey) -> PodsReport | None:
-    """Return no report: pods have no gates here."""
+    """Return no report, because pods have no gates."""
     return None

@@ -1,4 +1,4 @@
-"""The free GPUs for a run: allocatable GPUs less the GPUs of pods and less the reservations of other runs.
+"""Compute the free GPUs for a run: allocatable GPUs minus GPUs of pods, minus reservations of other runs.
 
 The GPUs that pods use are sums by node and by run, updated by changes: a cluster has a hundred thousand pods. A
 FreeCapacity serves one reconcile pass, and accounts for the plans that the pass creates.
@@ -24,7 +24,7 @@ from gkm_operator.pods import WatchedPod
 
 @dataclass(frozen=True, slots=True)
 class PodUsage:
-    """The GPUs that pods use at one moment, by node: for all pods, and for each run.
+    """The GPUs that pods use at one moment, by node: in total and for each run.
 
     `terminating` has the part of `runs` that belongs to pods that are being deleted.
     """
@@ -34,11 +34,11 @@ class PodUsage:
     terminating: Mapping[RunKey, Mapping[str, int]] = field(default_factory=dict)
 
     def of(self, run: RunKey) -> Mapping[str, int]:
-        """Return the GPUs that pods of a run use, by node."""
+        """Return the GPUs that the pods of a run use on each node, including terminating pods."""
         return self.runs.get(run, {})
 
     def held(self, run: RunKey) -> Mapping[str, int]:
-        """Return the GPUs that a run holds by its pods, by node: a pod that is being deleted holds no GPUs for it."""
+        """Return the GPUs that the pods of a run use on each node, without terminating pods."""
         ending = self.terminating.get(run)
         if not ending:
             return self.of(run)
@@ -46,7 +46,7 @@ class PodUsage:
         return {node: gpus for node, gpus in held if gpus > 0}
 
     def without(self, run: RunKey) -> Usage:
-        """Return the GPUs that all other pods use."""
+        """Return the GPUs that pods of all other runs use on each node."""
         own = self.of(run)
         if not own:
             return self.usage
@@ -57,7 +57,7 @@ class PodUsage:
 
 
 class PodUsageIndex:
-    """The sums over pods. Thread-safe: a watch changes them, another thread reads them."""
+    """Adds up the GPUs of pods. Thread-safe: a watch changes it, another thread reads it."""
 
     def __init__(self) -> None:
         self._gpus: dict[str, int] = {}
@@ -68,7 +68,7 @@ class PodUsageIndex:
         self._lock = Lock()
 
     def change(self, old: WatchedPod | None, new: WatchedPod | None) -> bool:
-        """Apply a change of a pod; return whether it changes a sum of GPUs or what is known of them."""
+        """Apply a change of a pod; return whether it changes any sum."""
         if old is not None and new is not None and _counted(old) == _counted(new):
             return False
         with self._lock:
@@ -79,7 +79,7 @@ class PodUsageIndex:
         return any(counted)
 
     def usage(self) -> PodUsage:
-        """Return the sums."""
+        """Return the current sums."""
         with self._lock:
             # The first message in alphabetical order, so that the order of pods does not matter.
             faults = {node: min(messages.values()) for node, messages in self._faults.items()}
@@ -143,17 +143,17 @@ if TYPE_CHECKING:
     from gkm.packing.inventory import Inventory
 
 _MAX_INVENTORIES = 8
-"""Cached inventories, one for each kind of demand: one takes a few megabytes for 10,000 nodes."""
+"""Limit of cached inventories; one takes a few megabytes for 10,000 nodes."""
 
 
 def reserved_for(claims: Mapping[str, int], own: Mapping[str, int]) -> dict[str, int]:
-    """Return the GPUs reserved for a run by node: those that its plan claims, less those that its pods use."""
+    """Return the GPUs reserved for a run on each node: those of its plan, minus those that its pods use already."""
     reserved = ((node, gpus - own.get(node, 0)) for node, gpus in claims.items())
     return {node: gpus for node, gpus in reserved if gpus > 0}
 
 
 class Reservations:
-    """GPUs by node that are reserved for each run, and their sums; `pods` has one pod of each run, if it is known."""
+    """The GPUs that are reserved for each run on each node, with their sums; `pods` has one pod of each known run."""
 
     def __init__(
         self, by_run: Mapping[RunKey, Mapping[str, int]], pods: Mapping[RunKey, PodDemand | None] | None = None
@@ -181,14 +181,14 @@ class Reservations:
 
     @property
     def version(self) -> int:
-        """Return a hash of the reserved GPUs and loads by node: equal reservations give the same number."""
+        """Return a hash of all reservations; equal reservations have equal hashes."""
         # Every waiting run reads it.
         if self._version is None:
             self._version = hash((frozenset(self.total.items()), frozenset(self.loads.items())))
         return self._version
 
     def loads_without(self, run: RunKey) -> Mapping[str, NodeLoad]:
-        """Return `loads` without a run."""
+        """Return the reserved requests for CPU and memory on each node, without one run's."""
         own = ((node, added(self.loads[node], load, -1)) for node, load in self._loads_of(run))
         return {**self.loads, **dict(own)}
 
@@ -201,15 +201,15 @@ class Reservations:
             yield from ((node, load_of(pod, gpus)) for node, gpus in self._by_run.get(run, {}).items())
 
     def nodes_of(self, run: RunKey) -> Collection[str]:
-        """Return the nodes that are reserved for a run."""
+        """Return the nodes on which GPUs are reserved for a run."""
         return self._by_run.get(run, {}).keys()
 
     def sum_of(self, runs: Iterable[RunKey]) -> int:
-        """Return the GPUs that are reserved for some runs together."""
+        """Return the sum of GPUs that are reserved for some runs."""
         return sum(sum(self._by_run.get(run, {}).values()) for run in runs)
 
     def without(self, run: RunKey) -> Counter[str]:
-        """Return the sums without a run."""
+        """Return the reserved GPUs on each node, without one run's."""
         others = Counter(self.total)
         others.subtract(self._by_run.get(run, {}))
         return +others
@@ -217,7 +217,7 @@ class Reservations:
 
 @dataclass(frozen=True, slots=True)
 class FreeGpus:
-    """The GPUs that a run can use, as the packing needs them.
+    """The nodes and GPUs that a run may use, in the form that the planner needs.
 
     Of `usable`, only nodes and version change after the start of a pass.
     """
@@ -234,11 +234,11 @@ class FreeGpus:
 
     @property
     def version(self) -> str:
-        """Return the version of the inventory."""
+        """Return the version of the inventory, a hash of its content."""
         return self.usable.version
 
     def less(self, claims: Mapping[str, int]) -> "FreeGpus":
-        """Return the free GPUs without these claims; claims on other nodes are ignored."""
+        """Return the free GPUs after subtracting `claims`; claims on other nodes are ignored."""
         numbers = self.inventory.numbers
         shares = [Share(node, gpus) for node, gpus in claims.items() if node in numbers]
         if not shares:
@@ -250,7 +250,7 @@ class FreeGpus:
 
 
 class FreeCapacity:
-    """The free GPUs of one reconcile pass, by demand. For one thread."""
+    """Computes the free GPUs for runs in one pass. Not thread-safe."""
 
     def __init__(self, survey: TopologySurvey, pods: PodUsage, reservations: Reservations) -> None:
         self._survey = survey
@@ -259,7 +259,7 @@ class FreeCapacity:
         self._by_demand: LRUCache[str, tuple[NodeDemand, FreeGpus]] = LRUCache(_MAX_INVENTORIES)
 
     def free_for(self, run: RunKey, demand: NodeDemand, retained: Sequence[Node] = (), *, alone: bool) -> FreeGpus:
-        """Return the GPUs that a run may use; with `alone`, its own plan and pods are free.
+        """Return the GPUs that a run may use; with `alone`, GPUs of its own plan and pods count as free.
 
         `retained` are nodes that take no new groups, with the GPUs that the run keeps there.
         """
@@ -272,7 +272,7 @@ class FreeCapacity:
         return free
 
     def record_plan(self, run: RunKey, claims: Mapping[str, int], pod: PodDemand | None = None) -> None:
-        """Reserve the GPUs of a new plan. Those of the former plan become free in the next pass."""
+        """Reserve the GPUs of a new plan; the GPUs of its former plan become free in the next pass."""
         reserved = reserved_for(claims, self._pods.of(run))
         self.reservations.put(run, reserved, pod)
         located = tuple(each for each in self._survey.located if each.node.name in reserved)

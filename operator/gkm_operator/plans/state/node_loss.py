@@ -1,4 +1,4 @@
-"""Problems of the nodes of a plan: the nodes that a run loses, and the GPUs that it retains there.
+"""Find the nodes of a plan that the run has lost, and the GPUs that it keeps there.
 
 A group stays where its pods hold GPUs. The API server knows of pods as long as Kubernetes does not delete them, and
 Kubernetes waits five minutes for a node that is not ready. A node that returns before then has all its pods.
@@ -15,13 +15,13 @@ from gkm.topology.survey import LocatedNode, TopologySurvey
 from gkm_operator.plans.state.objects import PlanRecord
 
 GRACE_SECONDS = 30.0
-"""A kubelet or a device plugin that restarts is ready again within this time."""
+"""Seconds that a node problem must last before it is acted on: a kubelet that restarts is ready again sooner."""
 
 REQUESTED = frozenset({Exclusion.FLAVOR, Exclusion.SELECTOR, Exclusion.SCOPE})
-"""Exclusions that follow from the request of a run. If the Run changed, its author wants its pods elsewhere."""
+"""Reasons of exclusion that follow from the run's request; if the Run changed, its author wants its pods elsewhere."""
 
 _PERMANENT = REQUESTED | {Exclusion.CORDONED}
-"""Exclusions that a user or an administrator set: they do not flap."""
+"""Reasons of exclusion that a person set, so that they do not flap."""
 
 _MESSAGES: Mapping[Exclusion, str] = {
     Exclusion.NO_GPUS: "it has no GPUs",
@@ -48,7 +48,7 @@ class NodeProblem(NamedTuple):
 
 
 class NodeIndex:
-    """The nodes of a survey by name; `faults` are nodes whose pods request an unknown number of GPUs."""
+    """Finds nodes of a survey by name; `faults` are nodes with a pod whose GPUs are unknown."""
 
     def __init__(self, survey: TopologySurvey, faults: Mapping[str, str]) -> None:
         self.survey = survey
@@ -58,20 +58,20 @@ class NodeIndex:
         self._faults = faults
 
     def existing(self, gpus: Mapping[str, int]) -> Mapping[str, int]:
-        """Return the GPUs by node without nodes that do not exist."""
+        """Return `gpus` without nodes that do not exist."""
         if gpus.keys() <= self._located.keys():
             return gpus
         names = self._located.keys() | self._quarantined.keys() | self._bare
         return {name: count for name, count in gpus.items() if name in names}
 
     def located(self, name: str) -> LocatedNode | None:
-        """Return a node that labels locate, None for any other name."""
+        """Return a located node by its name, None if the survey has no such located node."""
         return self._located.get(name)
 
     def problem(
         self, name: str, location: Location, demand: NodeDemand, *, changed: bool = False
     ) -> NodeProblem | None:
-        """Return the problem of a node that a plan has at this location, None if the node fits.
+        """Return why a run can no longer use a node of its plan at this location, None if it can.
 
         `changed` says that the demand differs from the demand of the plan.
         """
@@ -105,14 +105,14 @@ def plan_locations(plan: PlanRecord) -> dict[str, Location]:
 def node_problems(
     plan: PlanRecord, demand: NodeDemand, index: NodeIndex, *, changed: bool = False
 ) -> dict[str, NodeProblem]:
-    """Return the problems of the nodes of a plan, by node; `changed` as in NodeIndex.problem."""
+    """Return the problems of a plan's nodes, by node; `changed`: the request differs from the plan's request."""
     locations = plan_locations(plan).items()
     found = ((name, index.problem(name, location, demand, changed=changed)) for name, location in locations)
     return {name: problem for name, problem in found if problem is not None}
 
 
 def lost_nodes(plan: PlanRecord, held: Mapping[str, int], found: Mapping[str, NodeProblem]) -> dict[str, str]:
-    """Return the nodes on which a plan loses GPUs, all of them or those that no pod holds, with the reason.
+    """Return the nodes on which a plan loses GPUs, with the reasons.
 
     `held` are the GPUs that pods of the run hold, by node.
     """
@@ -126,7 +126,7 @@ def lost_nodes(plan: PlanRecord, held: Mapping[str, int], found: Mapping[str, No
 def retained_nodes(
     plan: PlanRecord, held: Mapping[str, int], found: Mapping[str, NodeProblem], confirmed: Mapping[str, NodeProblem]
 ) -> Iterator[Node]:
-    """Yield the nodes of a plan that take no new groups, with the GPUs that the plan retains there.
+    """Yield nodes of a plan that take no new groups, with the GPUs that the plan keeps there.
 
     While a problem may pass, the plan retains all its GPUs of the node. Once it is confirmed, it retains those that
     pods hold, if these pods stay.
@@ -144,7 +144,10 @@ def retained_nodes(
 
 
 class GracePeriod:
-    """The start of each node problem: a problem shorter than `seconds` moves no run. In memory only."""
+    """Remembers since when each node problem exists; one that is shorter than `seconds` moves no run.
+
+    In memory only.
+    """
 
     def __init__(self, seconds: float = GRACE_SECONDS, clock: Callable[[], float] = time.monotonic) -> None:
         self.seconds = seconds
@@ -153,7 +156,10 @@ class GracePeriod:
         self._since: dict[str, dict[str, float]] = {}
 
     def confirmed(self, uid: str, found: Mapping[str, NodeProblem]) -> dict[str, NodeProblem]:
-        """Return the node problems of a run that are permanent or older than the grace period; forget solved ones."""
+        """Return a run's node problems that are permanent or have outlasted the grace period.
+
+        Forget solved problems.
+        """
         now = self.clock()
         before = self._since.pop(uid, {})
         if not found:
@@ -163,12 +169,12 @@ class GracePeriod:
         return {name: problem for name, problem in found.items() if problem.permanent or name in expired}
 
     def retain_only(self, uids: Collection[str]) -> None:
-        """Forget all other runs."""
+        """Forget all runs that are not among `uids`."""
         for uid in self._since.keys() - set(uids):
             del self._since[uid]
 
     def seconds_remaining(self, at_most: float) -> float:
-        """Return the seconds until the grace period of the next problem ends, `at_most` without any."""
+        """Return the seconds until the next grace period ends, `at_most` if no grace period runs."""
         now = self.clock()
         waits = (since + self.seconds - now for nodes in self._since.values() for since in nodes.values())
         return min((wait for wait in waits if wait > 0), default=at_most)

@@ -1,4 +1,4 @@
-"""Run and PlacementPlan as the controller watches them, only the fields that decide, and all plans by run.
+"""Runs and PlacementPlans as the controller watches them, reduced to the fields that it needs.
 
 Plans are those that the watch shows, and those that this process created and the watch has yet to show.
 """
@@ -28,12 +28,12 @@ _LOG = logging.getLogger(__name__)
 
 
 REQUEST_ANNOTATION = f"{GROUP}/asked"
-"""Annotation of a plan: the sha256 of the request of its Run."""
+"""Annotation of a plan: the SHA-256 of the request that it was made for."""
 REPLAN_ANNOTATION = f"{GROUP}/plan-again"
-"""Annotation of a Run: a new value requests a new plan. A plan carries the value of its Run at that time."""
+"""Annotation of a Run: a new value requests a new plan. The plan stores the value that it was made for."""
 
 MAX_REQUEST, MAX_ANNOTATION = 64, 63
-"""The longest annotations that are stored unhashed, in characters: a sha256 in hex, and a user's."""
+"""Limits of characters of annotations that are kept as they are; longer ones are replaced by their hash."""
 
 
 class RunKey(NamedTuple):
@@ -43,7 +43,7 @@ class RunKey(NamedTuple):
     name: str
 
     def __str__(self) -> str:
-        """Return namespace/name."""
+        """Return the key as namespace/name."""
         return f"{self.namespace}/{self.name}"
 
 
@@ -57,7 +57,7 @@ _MAX_OWNERS, _MAX_UID = 4, 64
 
 
 class WatchedMetadata(Struct, frozen=True, rename="camel"):
-    """Metadata with the annotations of GKM only, hashed if they are long: the API server allows 256 KiB."""
+    """Metadata with GKM's annotations only, as hashes if they are long: a user could fill 256 KiB."""
 
     name: str
     namespace: str = ""
@@ -96,7 +96,7 @@ class WatchedRun(Struct, frozen=True):
 
     metadata: WatchedMetadata
     given: RunSpec | None = msgspec.field(name="spec")
-    """None once it is decoded: `text` has it. A larger one stays, so that the refusal names its field."""
+    """The spec until it is decoded, then None because `text` has it. A spec that is too large stays."""
     status: RunStatus = msgspec.field(default_factory=RunStatus)
     text: bytes = b""
 
@@ -108,7 +108,7 @@ class WatchedRun(Struct, frozen=True):
 
     @property
     def spec(self) -> RunSpec:
-        """Return the spec, decoded anew: a run with many scopes takes a sixth of the memory as text."""
+        """Return the spec; each call decodes it again, because the text takes a sixth of the memory."""
         return msgspec.json.decode(self.text, type=RunSpec)
 
     @property
@@ -118,13 +118,13 @@ class WatchedRun(Struct, frozen=True):
 
     @property
     def request_hash(self) -> str:
-        """Return the sha256, in hex, of the fields that decide a plan: all but priority and labels."""
+        """Return the SHA-256 in hexadecimal of all fields that influence a plan: all except priority and labels."""
         relevant = structs.replace(self.spec, priority=0, labels={})
         return hashlib.sha256(msgspec.json.encode(relevant, order="sorted")).hexdigest()
 
     @property
     def replan_annotation(self) -> str:
-        """Return the annotation that requests a new plan, "" if absent; a long one is hashed."""
+        """Return the value of the annotation that requests a new plan, "" if absent; a long value is hashed."""
         return self.metadata.annotation(REPLAN_ANNOTATION)
 
 
@@ -136,7 +136,7 @@ class WatchedPlan(Struct, frozen=True):
     status: PlanStatus = msgspec.field(default_factory=PlanStatus)
 
     def is_equal_but_status(self, other: "WatchedPlan") -> bool:
-        """Return whether another version of this object differs in status and resourceVersion only."""
+        """Return whether another version of this plan differs in status and resourceVersion only."""
         metadata = structs.replace(other.metadata, resource_version=self.metadata.resource_version)
         return (metadata, other.spec) == (self.metadata, self.spec)
 
@@ -154,7 +154,7 @@ PLANS = Resource(
 
 @dataclass(frozen=True, slots=True)
 class PlanRecord:
-    """A plan, parsed. `claims` are its GPUs by node, with spares; `expires` is None if it never expires.
+    """A decoded plan. `claims` are its GPUs by node, spares included; `expires` is None if it never expires.
 
     `version` is its resourceVersion, "" until the watch shows it.
     """
@@ -181,16 +181,16 @@ class PlanRecord:
 
     @property
     def started(self) -> bool:
-        """Return whether it is known that a pod of the run had GPUs while the plan was the newest."""
+        """Return whether the plan's condition says that a pod has used its GPUs."""
         return any(one.type == STARTED and one.status == TRUE for one in self.status.conditions)
 
     def expired(self, now: datetime) -> bool:
-        """Return whether it has expired."""
+        """Return whether the plan has expired at `now`."""
         return self.expires is not None and now >= self.expires
 
 
 def parse_plan(plan: WatchedPlan) -> PlanRecord | None:
-    """Return the record of a plan, None if its name is not one of GKM or it cannot be parsed."""
+    """Decode a plan; None if GKM did not create it or it is invalid."""
     spec, meta = plan.spec, plan.metadata
     if meta.name != name_of(spec.run, spec.number):
         return None
@@ -221,7 +221,7 @@ def parse_plan(plan: WatchedPlan) -> PlanRecord | None:
 
 
 def claims_of(groups: Iterable[Group]) -> dict[str, int]:
-    """Return the GPUs of groups by node, with spares."""
+    """Return the GPUs of groups on each node, spares included."""
     claims: dict[str, int] = {}
     for group in groups:
         for node, gpus in group.shares:
@@ -230,12 +230,12 @@ def claims_of(groups: Iterable[Group]) -> dict[str, int]:
 
 
 def name_of(run: str, number: int) -> str:
-    """Return the name of a plan. A number has no hyphen, so plans of different runs have different names."""
+    """Return the name of a run's plan with this number."""
     return f"{run}-{number}"
 
 
 class PlanIndex:
-    """Plans by name. Thread-safe: a watch changes it, and the planning thread adds the plans that it creates."""
+    """Indexes plans by run. Thread-safe: a watch changes it, and the planning thread adds the plans that it creates."""
 
     def __init__(self) -> None:
         self._shown: dict[Key, tuple[WatchedPlan, PlanRecord | None]] = {}
@@ -244,7 +244,7 @@ class PlanIndex:
         self._lock = Lock()
 
     def change(self, old: WatchedPlan | None, new: WatchedPlan | None) -> None:
-        """Apply a change that the watch reports; it replaces the unconfirmed record of the plan."""
+        """Apply a change from the watch, which replaces an unconfirmed record of the plan."""
         plan = new or old
         if plan is None:
             return
@@ -272,7 +272,7 @@ class PlanIndex:
         return replace(record, version=new.metadata.resource_version, status=new.status)
 
     def add_unconfirmed(self, plan: PlanRecord) -> None:
-        """Count a plan from now on, before the request that creates it."""
+        """Add a plan before the request that creates it, so that its GPUs are reserved."""
         with self._lock:
             self._unconfirmed[plan.key] = plan
 
@@ -282,7 +282,7 @@ class PlanIndex:
             self._unconfirmed.pop(plan.key, None)
 
     def is_unconfirmed(self, plan: PlanRecord) -> bool:
-        """Return whether the watch has yet to show a plan."""
+        """Return whether the watch has not shown a plan yet."""
         with self._lock:
             return plan.key in self._unconfirmed
 
@@ -302,7 +302,7 @@ class PlanIndex:
         return max(own, key=lambda plan: plan.number, default=None)
 
     def last_number(self, run: RunKey) -> int:
-        """Return the highest number among the plans of a run, invalid ones included; 0 without any."""
+        """Return the highest plan number of a run, including invalid plans; 0 if it has no plan."""
         prefix = f"{run.name}-"
         with self._lock:
             names = [name for namespace, name in (*self._shown, *self._unconfirmed) if namespace == run.namespace]

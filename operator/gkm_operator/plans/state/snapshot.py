@@ -1,4 +1,4 @@
-"""The observed state of one reconcile pass, and the plans that claim the same GPUs. Pure."""
+"""The state of the cluster for one pass, and a search for plans that claim the same GPUs. Pure."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,7 @@ from gkm_operator.plans.state.objects import PlanRecord, RunKey, WatchedRun
 
 @dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
-    """Runs, the plans of each by number, and nodes with the GPUs that their pods use.
+    """Runs with their plans, and nodes with the GPUs that pods use, at one moment.
 
     `unread` are Runs that exist and cannot be read: their plans count. `version` changes with nodes and pods.
     """
@@ -29,7 +29,7 @@ class ClusterSnapshot:
     version: int
 
     def current(self, run: WatchedRun) -> PlanRecord | None:
-        """Return the newest plan of a run; plans of an earlier Run of its name do not count."""
+        """Return the newest plan of a Run; plans of an earlier Run of the same name are ignored."""
         own = [plan for plan in self.plans.get(run.key, ()) if plan.owner == run.metadata.uid]
         return max(own, key=lambda plan: plan.number, default=None)
 
@@ -53,7 +53,7 @@ class ClusterSnapshot:
         return Reservations(reserved, pods)
 
     def held(self, run: RunKey) -> Mapping[str, int]:
-        """Return the GPUs that pods of a run hold for it, by node. Pods of a node that is gone hold no GPUs."""
+        """Return the GPUs that pods of a run use on each existing node."""
         return self.nodes.existing(self.pods.held(run))
 
 
@@ -70,7 +70,7 @@ def double_allocations(
     totals: Mapping[str, int],
     held: Callable[[RunKey], Mapping[str, int]] = lambda _run: {},
 ) -> dict[RunKey, str]:
-    """Return the runs whose plans claim GPUs that plans of other runs claim too, with a message each.
+    """Return the runs whose plans claim GPUs that another run has already, with a message for each.
 
     GPUs that pods of a run hold are its own. The run with the higher priority gets the others, then the run with the
     older plan: users with the right to delete plans could restore a superseded one. `totals` are the GPUs of each node,

@@ -31,19 +31,19 @@ from gkm_operator.pods import PODS, WatchedPod, occupies_node
 
 _POLL_SECONDS = 0.05
 _CLAIMS_AGAIN_SECONDS = 600.0
-"""The interval of looks whether the API server has ResourceClaims: resource.k8s.io/v1 came with Kubernetes 1.34."""
+"""Seconds between two looks at whether ResourceClaims (resource.k8s.io/v1, Kubernetes 1.34) are served."""
 
 
 class PodsUnread(RuntimeError):
-    """A pod on an unknown node cannot be read, so that no node is known to have free GPUs."""
+    """A pod cannot be decoded and its node is unknown, so that no node has a known number of free GPUs."""
 
 
 class TopologyUnread(RuntimeError):
-    """The tree of the schedulers is not approved yet, so that no node has a place."""
+    """The topology tree is not approved yet, so that nodes have no known location."""
 
 
 class ClusterWatcher:
-    """Five watches. `changed` is called for each change that may affect a decision, `requested` for changes of Runs.
+    """The watches for planning; `changed` is called after each relevant change, `requested` after changes of Runs.
 
     Nodes, pods and ResourceClaims are watched from the first Run on. `sources` returns the placements of the tree that
     the schedulers see, None before the first tree; without it, labels alone place nodes.
@@ -82,11 +82,11 @@ class ClusterWatcher:
         self._watches = WatchSet()
 
     def start(self, stop: Event) -> bool:
-        """List nodes, plans, then runs: a plan without a Run is orphaned. Return False if `stop` is set first."""
+        """List nodes, plans and then Runs, so that no plan looks orphaned; return False if `stop` is set first."""
         return all(self._start(reflector, stop) for reflector in (self._nodes, self._plans, self._runs))
 
     def list_nodes_and_pods(self, stop: Event) -> bool:
-        """List pods, and follow the changes of nodes, once; return False if `stop` is set first."""
+        """List pods and subscribe to nodes, once; return False if `stop` is set first."""
         if not self._surveys_nodes:
             self._surveys_nodes = True
             self._nodes.subscribe(self._node_changed)
@@ -113,11 +113,11 @@ class ClusterWatcher:
 
     @property
     def listed(self) -> bool:
-        """Return whether runs, plans and nodes have been listed."""
+        """Return whether Runs, plans and nodes have complete lists."""
         return all(watch.synced.is_set() for watch in (self._runs, self._plans, self._nodes))
 
     def is_unreadable(self, run: RunKey) -> bool:
-        """Return whether a Run exists and cannot be read."""
+        """Return whether a Run exists but cannot be decoded."""
         return run in self._runs.unreadable
 
     def run(self, key: RunKey) -> WatchedRun | None:
@@ -126,11 +126,11 @@ class ClusterWatcher:
         return None if found is None or found.metadata.deletion_timestamp is not None else found
 
     def plan(self, run: WatchedRun) -> PlanRecord | None:
-        """Return the newest plan of a Run that is stored."""
+        """Return the newest stored plan of a Run, None if absent."""
         return self._index.newest_stored(run.key, run.metadata.uid)
 
     def subscribe(self, run_changed: OnChange[WatchedRun], plan_changed: OnChange[WatchedPlan]) -> None:
-        """Let a reader get all changes of runs and plans; first it gets what is there."""
+        """Subscribe to changes of Runs and plans; the callbacks first get the existing ones."""
         self._runs.subscribe(run_changed)
         self._plans.subscribe(plan_changed)
 

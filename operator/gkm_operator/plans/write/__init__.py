@@ -1,1 +1,1 @@
-"""Everything that the controller writes to the API server: plans, their status, the status of runs, and Events."""
+"""Write plans, their status, the status of Runs, and Events; no other code of the controller writes."""

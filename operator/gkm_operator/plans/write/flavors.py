@@ -25,7 +25,7 @@ MAX_FLAVORS = 1000
 
 
 class FlavorCounts:
-    """The number of nodes of each flavor, updated by changes of Nodes. Thread-safe.
+    """Counts nodes by GPU flavor, updated by changes of Nodes. Thread-safe.
 
     `keys` are the label keys of flavors, `also` the configured flavors whose nodes come later.
     """
@@ -38,7 +38,7 @@ class FlavorCounts:
         self._lock = Lock()
 
     def change(self, old: Node | None, new: Node | None) -> bool:
-        """Count a change of a Node; return whether its flavor changed."""
+        """Apply a change of a Node; return whether its flavor changed."""
         before, after = self._flavor(old), self._flavor(new)
         if before == after:
             return False
@@ -48,7 +48,7 @@ class FlavorCounts:
         return True
 
     def text(self) -> str:
-        """Return the flavors, joined by commas; "", which refuses no Run, without any and beyond MAX_FLAVORS."""
+        """Return the flavors joined by commas; "", which refuses no Run, if there are none or more than MAX_FLAVORS."""
         with self._lock:
             found = {flavor for flavor, count in self._count.items() if flavor and count > 0}
         if not found or len(found) > MAX_FLAVORS:
@@ -56,7 +56,7 @@ class FlavorCounts:
         return ",".join(sorted(found | self._also))
 
     def write(self, api: Api, namespace: str) -> bool:
-        """Write the annotation if the flavors changed since the last write; return whether it is current.
+        """Write the annotation if the flavors have changed; return whether it is current.
 
         All nodes must have been listed before.
 

@@ -1,4 +1,4 @@
-"""The status of a Run, from the result of planning it, the status of its plans, and Events of their changes. Pure."""
+"""Compute the status of a Run and of its plans from the result of planning, and the Events of changes. Pure."""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
@@ -75,7 +75,7 @@ def _drift_condition(run: WatchedRun, old: RunStatus, result: PlanningResult, no
 
 
 def differs_in_numbers_only(old: RunStatus, new: RunStatus) -> bool:
-    """Return whether two statuses differ in numbers only, for which no user waits."""
+    """Return whether two statuses differ in numbers only, so that the write can wait."""
     before, after = old.condition(CONDITION), new.condition(CONDITION)
     return (
         before is not None
@@ -88,7 +88,7 @@ def differs_in_numbers_only(old: RunStatus, new: RunStatus) -> bool:
 
 
 def apply_configuration(run: WatchedRun, status: RunStatus, version: str) -> Mapping[str, Any]:
-    """Return the object to apply to the status subresource; a resourceVersion other than `version` is a conflict."""
+    """Return the object for server-side apply of the Run's status, valid only for the resourceVersion `version`."""
     zeros = {"gpus": 0, "domains": 0}
     return _status_object("Run", run.key, version, zeros | msgspec.to_builtins(status))
 
@@ -111,7 +111,7 @@ def _condition(result: PlanningResult) -> tuple[str, str, str]:
 
 
 def summary(spec: PlanSpec) -> str:
-    """Return the sizes of a plan, and its distance from the best possible one, in one line."""
+    """Return one line with the sizes of a plan, and how far it may be from the best plan."""
     metrics, request = spec.metrics, spec.request
     size = count_of(spec.gpus, "GPU") if spec.gpus == request.gpus else f"{spec.gpus} of {request.gpus} GPUs"
     groups = -(-spec.gpus // request.group_gpus)
@@ -138,7 +138,7 @@ def _fixes(old: RunStatus, result: PlanningResult, reason: str) -> list[RunFix]:
 def desired_plan_status(
     plan: PlanRecord, current: PlanRecord, now: str, *, over: bool, started: bool = False
 ) -> PlanStatus:
-    """Return the status that a plan should have; it equals the present one without a change.
+    """Return the status that a plan should have.
 
     `current` is the newest plan of the run, which holds no GPUs if it is `over`. The condition Started never ends.
     `now` is a timestamp of the API.
@@ -153,7 +153,7 @@ def desired_plan_status(
 
 
 def live(plan: PlanRecord, current: PlanRecord, *, over: bool) -> tuple[str, str, str]:
-    """Return status, reason and message of the condition Live. They do not change while the plan is current."""
+    """Return status, reason and message of the condition Live."""
     if plan.number < current.number:
         return FALSE, "Superseded", "the run has a newer plan"
     if over:
@@ -162,7 +162,7 @@ def live(plan: PlanRecord, current: PlanRecord, *, over: bool) -> tuple[str, str
 
 
 def plan_apply_configuration(plan: PlanRecord, status: PlanStatus) -> Mapping[str, Any]:
-    """Return the object to apply to the status subresource; another resourceVersion makes it a conflict."""
+    """Return the object for server-side apply of the plan's status, valid only for the version that was read."""
     return _status_object("PlacementPlan", plan.key, plan.version, msgspec.to_builtins(status))
 
 
@@ -179,7 +179,7 @@ _RECENT = timedelta(minutes=2)
 
 
 def plan_events(plan: PlanRecord) -> Iterator[EventBody]:
-    """Yield the events of a new plan; its name is their occasion."""
+    """Yield the Events for a new plan."""
     spec = plan.spec
     yield EventBody("Normal", PlanReason.PLANNED, PLAN, f"{plan.name}: {summary(spec)}")
     if spec.supersedes:
@@ -194,7 +194,7 @@ def is_recent(plan: PlanRecord, now: datetime) -> bool:
 
 
 def refusal_event(old: RunStatus, new: RunStatus) -> EventBody | None:
-    """Return the event for a condition Planned that became False with another reason, None without such a change."""
+    """Return the Event for a condition Planned that became False or changed its reason, None otherwise."""
     before, after = old.condition(CONDITION), new.condition(CONDITION)
     if after is None or after.status == TRUE or (before is not None and before.reason == after.reason):
         return None

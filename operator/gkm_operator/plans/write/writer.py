@@ -48,11 +48,14 @@ _EXISTS = "AlreadyExists"
 """The reason that distinguishes an existing object from other conflicts: two creates that count against one
 ResourceQuota conflict too."""
 _MAX_LOOKUPS = 8
-"""Plans that the watch has not shown and that one pass looks up."""
+"""Limit of plans that one pass looks up because the watch has not shown them."""
 
 
 class SendResult(Enum):
-    """The outcome of a create. UNKNOWN: the response is lost. EXISTS: an earlier leader created a plan of that name."""
+    """The outcome of creating a plan. UNKNOWN: no response came.
+
+    EXISTS: an earlier leader created a plan of that name.
+    """
 
     CREATED = "created"
     UNKNOWN = "unknown"
@@ -69,7 +72,10 @@ class _WrittenStatus(NamedTuple):
 
 
 class PlanWriter:
-    """Writes for the one thread that plans; each write raises NotLeading, as gkm.kube.leader_api does."""
+    """Writes plans and statuses for the planning thread.
+
+    Each write raises NotLeading if this process is not the leader.
+    """
 
     def __init__(self, api: Api, index: PlanIndex, recorder: Recorder) -> None:
         self._api = api
@@ -85,7 +91,7 @@ class PlanWriter:
         self._written_plans: LRUCache[Key, str] = LRUCache(_MAX_CACHED)
 
     def settle(self) -> bool:
-        """Repeat the creates whose outcome is unknown; return whether all plans are known now.
+        """Repeat creations whose outcome is unknown; return whether all outcomes are known now.
 
         Raises:
             NotLeading: this process must not write any more.
@@ -119,7 +125,9 @@ class PlanWriter:
         return not exists
 
     def create(self, draft: PlanDraft) -> SendResult:
-        """Create a plan, which counts from before the request on. After UNKNOWN and EXISTS, plan no further run.
+        """Create a plan; its GPUs are reserved from before the request.
+
+        After UNKNOWN and EXISTS, the pass plans no more runs.
 
         Raises:
             NotLeading: this process must not write any more.
@@ -153,7 +161,7 @@ class PlanWriter:
         return SendResult.CREATED
 
     def delete(self, plan: PlanRecord) -> None:
-        """Delete an old plan, if it exists; a later pass repeats a delete that fails."""
+        """Delete an old plan; after a failure, a later pass tries again."""
         try:
             self._api.delete(PLANS, plan.name, plan.run.namespace)
         except ApiError as error:
@@ -161,11 +169,11 @@ class PlanWriter:
                 _LOG.warning("plan deletion failed", extra=fields(plan="/".join(plan.key), why=str(error)))
 
     def status(self, run: WatchedRun) -> RunStatus:
-        """Return the status of a run, also if this process wrote it and the watch has not shown it yet."""
+        """Return the status of a run, including a write of this process that the watch has not shown yet."""
         return self._last_status(run).status
 
     def write_status(self, run: WatchedRun, new: RunStatus) -> None:
-        """Write the status of a run. After a conflict, a later pass writes it from the object as it is then."""
+        """Write the status of a run; after a conflict, a later pass tries again."""
         last, meta = self._last_status(run), run.metadata
         try:
             value = apply_configuration(run, new, last.version)
@@ -200,7 +208,7 @@ class PlanWriter:
         return True
 
     def emit(self, run: WatchedRun, event: EventBody, occasion: str) -> None:
-        """Send an event about a run once for each occasion; the API server refuses the copy of another process."""
+        """Send an Event about a run once for each occasion."""
         meta = run.metadata
         key = (meta.uid, f"{event.reason} {occasion}")
         if self._emitted.get(key):
@@ -223,15 +231,15 @@ def _is_definite_failure(error: ApiError) -> bool:
 
 
 MAX_REFUSALS = 50
-"""Statuses of refused runs that one pass writes."""
+"""Limit of statuses of refused runs that one pass writes."""
 NUMBERS_SECONDS = 30.0
-"""The minimum interval between two statuses of a refused run that differ in numbers only."""
+"""Minimum seconds between two statuses of a refused run that differ in numbers only."""
 MAX_PLAN_STATUSES = 50
-"""Statuses of plans that one pass writes."""
+"""Limit of plan statuses that one pass writes."""
 
 
 class StatusThrottle:
-    """Writes the status of runs and plans. For the one thread that plans."""
+    """Limits status writes of runs and plans. Only the planning thread may use it."""
 
     def __init__(self, writer: PlanWriter, clock: Clock, pods: PodsReports = no_reports) -> None:
         self._writer = writer
@@ -242,17 +250,17 @@ class StatusThrottle:
         self.held_back = False
 
     def begin(self, now: str) -> None:
-        """Begin a pass; `now` is a timestamp of the API."""
+        """Begin a pass; `now` is a Kubernetes timestamp."""
         self._now = now
         self._left = MAX_REFUSALS
         self.held_back = False
 
     def retain_only(self, uids: Collection[str]) -> None:
-        """Forget all other runs."""
+        """Forget all runs that are not among `uids`."""
         self._numbers.retain_only(uids)
 
     def report(self, run: WatchedRun, result: PlanningResult) -> None:
-        """Write the status of a run if it changes; set `held_back` if a later pass must do it."""
+        """Write the status of a run if it changed; set `held_back` if a later pass must write it."""
         old = self._writer.status(run)
         new = desired_status(run, old, result, self._now, self._pods(run.key))
         if new == old:
@@ -269,7 +277,7 @@ class StatusThrottle:
     def report_plans(
         self, cases: Iterable[RunAssessment], snapshot: ClusterSnapshot, created: Mapping[str, PlanRecord]
     ) -> bool:
-        """Write the status of the plans in a snapshot if it changes; return whether all statuses are current.
+        """Write the changed statuses of plans in a snapshot; return whether all are current.
 
         `created` has the plans that are newer than the snapshot, by the uid of their run. A plan that the watch has not
         shown is left to a later pass. The first write that fails ends this one.
