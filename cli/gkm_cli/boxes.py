@@ -1,4 +1,4 @@
-"""Boxes in boxes for SVG pictures: titles, inner boxes in rows, and items of one size in a grid below. Pure.
+"""Lay out nested boxes for SVG pictures: titles, inner boxes in rows, and items of one size in a grid below. Pure.
 
 Text comes from labels and switches. It is escaped for XML, and stands in text nodes only.
 """
@@ -14,20 +14,20 @@ from gkm.hoststate.escaping import escape
 T = TypeVar("T")
 
 CHARACTER = 6.2
-"""The width of a character at FONT_SIZE, about."""
+"""The approximate width of a character at FONT_SIZE, in pixels."""
 FONT_SIZE = 11
 PADDING, TITLE = 8, 16
 _SQUAREST = 9
-"""Items of a row at least, as nodes of a rack."""
+"""The minimum number of items in a row, for example nodes of a rack."""
 _WIDER = 2.5
-"""A box is so many times wider than high, about."""
+"""How many times wider than high a box is, approximately."""
 MAX_WIDTH = 1_200.0
-"""The width of a picture: a window of 1,280 pixels shows it without making its texts smaller."""
+"""The largest width of a picture in pixels: a window of 1,280 pixels shows it without shrinking the texts."""
 _FILLS = ("#ffffff", "#f5f7fa", "#e8edf3", "#dbe3ec")
 
 
 class Size(NamedTuple):
-    """The width and height of an item, with the gap to the next one."""
+    """The width and height of an item in pixels, with the gap to the next item."""
 
     width: float
     height: float
@@ -46,7 +46,7 @@ class Box(Generic[T]):
 
 
 class PlacedBox(NamedTuple, Generic[T]):
-    """A box with its position in the picture. `depth` is 0 for the outermost one."""
+    """A box with its position in the picture. `depth` is 0 for the outermost box."""
 
     box: Box[T]
     x: float
@@ -83,7 +83,7 @@ def filled(title: str, items: Sequence[T], size: Size, boxes: Sequence[Box[T]], 
 
 
 def placed(box: Box[T], x: float = 0, y: float = 0, depth: int = 0) -> Iterator[PlacedBox[T]]:
-    """Yield a box and those in it, the outer ones first. Trees have few levels."""
+    """Yield a box and its inner boxes with positions, outer boxes first."""
     yield PlacedBox(box, x, y, depth)
     for left, top, inner in box.boxes:
         yield from placed(inner, x + left, y + top, depth + 1)
@@ -99,7 +99,7 @@ def frame(one: PlacedBox[T]) -> Iterator[str]:
 
 
 def head(width: float, height: float) -> str:
-    """Return the first tag of a picture."""
+    """Return the opening SVG tag of a picture."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" '
         f'height="{height:g}" font-family="sans-serif" font-size="{FONT_SIZE}">'
@@ -107,10 +107,10 @@ def head(width: float, height: float) -> str:
 
 
 def cut(name: str, most: int) -> str:
-    """Return a name, shortened if it has more than `most` characters."""
+    """Return a name, cut to at most `most` characters."""
     return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
 def text(content: str) -> str:
-    """Return foreign text for a text node."""
+    """Return untrusted text escaped for an XML text node."""
     return escape_xml(escape(content))

@@ -19,23 +19,23 @@ from typing import Annotated, Final
 import typer
 
 EXIT_TIMED_OUT = 124
-"""Exit code after --timeout, as of timeout(1): no answer of a command has it."""
+"""Exit code after --timeout, as timeout(1) has it; no other outcome has this code."""
 GRACE_SECONDS = 5.0
-"""The time between the alarm and the end of the process."""
+"""Seconds between the alarm and the forced end of the process."""
 _MAX_SECONDS = 7 * 24 * 3600.0
 _DURATION: Final = re.compile(r"([0-9]{1,7}(?:\.[0-9]{1,3})?)(ms|s|m|h)?", re.ASCII)
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
 
 
 class TimedOut(BaseException):
-    """The time of --timeout is over. Like KeyboardInterrupt, no handler of expected errors takes it for one."""
+    """The time of --timeout is over. It is no Exception, so that handlers of expected errors do not catch it."""
 
 
 def seconds(text: str) -> float:
     """Return the seconds in a duration: 90, 90s, 1.5m or 2h.
 
     Raises:
-        typer.BadParameter: it is none, or not between 1 ms and a week.
+        typer.BadParameter: the text is no duration, or not between 1 ms and a week.
     """
     found = _DURATION.fullmatch(text)
     duration = float(found[1]) * _UNITS[found[2]] if found else 0.0
@@ -64,7 +64,7 @@ class CallOptions:
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """Log and bound what the block does.
+        """Apply the options to the block: log its requests and limit its time.
 
         Raises:
             TimedOut: the time is over.
@@ -91,7 +91,7 @@ class CallOptions:
 
 
 def disarm() -> None:
-    """Stop the alarm: a program that this process becomes would inherit it (execve(2), setitimer(2))."""
+    """Stop the alarm, because a program that replaces this process would inherit it (execve(2), setitimer(2))."""
     signal.setitimer(signal.ITIMER_REAL, 0)
 
 

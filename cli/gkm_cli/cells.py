@@ -1,4 +1,4 @@
-"""Pictures of many equal things, in boxes of their places: each is a cell, whose parts have colors. Pure.
+"""Draw many equal things, such as nodes, as cells in boxes of their places; parts of a cell have colors. Pure.
 
 A cell is a row of squares, one for each part of one, such as the GPUs of a node; or, where there are too many, a bar
 with the shares of its parts.
@@ -14,11 +14,11 @@ from gkm_cli import boxes
 from gkm_cli.boxes import Box, Size
 
 MAX_TOOLTIPS = 2_000
-"""Cells with a name that appears under the mouse."""
+"""Limit of cells with a tooltip."""
 MAX_CAPTION = 600
 MAX_CAPTIONS = 40
 MAX_TITLED = 1_000
-"""Boxes with a title of their own. With a limit of cells it bounds the size of a picture, whatever names there are."""
+"""Limit of boxes with a title, which limits the size of a picture."""
 SQUARE = 5
 """The width and height of a square, with 1 between two of a cell."""
 BAR, BAR_WIDTH = 6, 36
@@ -29,7 +29,7 @@ _LINE, _MIN_WIDTH, _LONGEST_NAME, _LONGEST_TITLE = 14, 640.0, 80, 40
 
 
 class Style(NamedTuple):
-    """How a part is drawn: a class of CSS, its color, and its meaning for the legend, "" for a part without one."""
+    """How a part of a cell is drawn: its CSS class, its color, and its meaning in the legend ("" for no entry)."""
 
     name: str
     color: str
@@ -57,7 +57,7 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """The boxes of a picture, and what a `cell` is. With `squares`, each part of a cell is drawn as squares.
+    """A picture to draw: its cells with their places, and what a cell means. With `squares`, each part is squares.
 
     A bar has a frame if one of its first `marked` parts is not empty. `notes` are sentences about the picture.
     """
@@ -96,7 +96,7 @@ def picture(drawn: Drawing, captions: Sequence[str]) -> Iterator[str]:
 
 
 def nested(cells: Sequence[Cell], words: Sequence[str], size: Size) -> list[Box[Cell]]:
-    """Return the boxes of cells, which are sorted by place. `words` are before the names of boxes, for each level.
+    """Return the nested boxes of cells that are sorted by place. `words` precede the names of boxes at each level.
 
     The boxes of a level have no title if there are more than MAX_TITLED.
     """

@@ -114,7 +114,7 @@ def helper_names(config: DockerConfig, registry: str) -> list[str]:
 
 
 def is_same_server(server: str, registry: str) -> bool:
-    """Return whether a server, as files name it, is all of a registry."""
+    """Return whether a server in a credential file means the whole registry."""
     known = [split_server(registry)[:2]] + ([("index.docker.io", "")] if registry == DOCKER_HUB else [])
     return split_server(server)[:2] in known and split_server(server)[2] == ""
 

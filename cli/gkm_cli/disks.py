@@ -1,4 +1,4 @@
-"""Where files go: checks of a destination before the work, errors of a full disk, and the directory for copies.
+"""Check destinations of files before the work, explain a full disk, and choose the directory for cached files.
 
 An error of a full disk names the needed and the free bytes. A copy is what this program can fetch again.
 """
@@ -44,7 +44,7 @@ def check_free(directory: Path, need: int) -> None:
 
 @contextmanager
 def filling(directory: Path, need: Callable[[], int]) -> Iterator[None]:
-    """Turn the system's error of a full disk into one with the directory, the needed and the free bytes.
+    """Raise the OSError of a full disk as a GKMError with the directory, the needed and the free bytes.
 
     Raises:
         GKMError: DISK_FULL.
@@ -59,7 +59,7 @@ def filling(directory: Path, need: Callable[[], int]) -> Iterator[None]:
 
 
 def size_of(directory: Path) -> int:
-    """Return the size of all files below a directory in bytes; an unreadable file has 0."""
+    """Return the size of all files below a directory in bytes; an unreadable file counts as 0."""
     total = 0
     for folder, _, names in os.walk(directory):
         for name in names:
@@ -86,7 +86,7 @@ def _full(directory: Path, need: int, free: int) -> GKMError:
 
 
 def cache_directory(environment: Mapping[str, str]) -> Path:
-    """Return the directory of GKM in the user's directory of caches; it may not exist."""
+    """Return GKM's directory below the user's cache directory; it may not exist."""
     named = environment.get("XDG_CACHE_HOME", "")
     # The specification: a relative path is invalid and ignored.
     root = Path(named) if named.startswith("/") else Path(environment.get("HOME") or Path.home()) / ".cache"

@@ -47,7 +47,7 @@ OutputOption = Annotated[Output, typer.Option("-o", "--output", help="The output
 
 
 class NegativeResult(Exception):
-    """The command ran, and the answer is "no"."""
+    """The command ran, and its answer is "no": the exit code is EXIT_NEGATIVE."""
 
 
 class CommandFailed(Exception):
@@ -55,7 +55,7 @@ class CommandFailed(Exception):
 
 
 class Undecided(Exception):
-    """No answer, for a command whose exit code 1 is an answer, as that of diff(1); the cause is the error."""
+    """A command whose exit code 1 is an answer, such as diff, has no answer because of an error."""
 
 
 class UsageError(Exception):

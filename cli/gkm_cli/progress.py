@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
 PAUSE_SECONDS = 5.0
-"""The time between two lines, and before the first."""
+"""Seconds between two lines, and before the first."""
 _MIB = 1 << 20
 Report = Callable[[str, int, int], None]
-"""Takes a stage, the bytes done and the total."""
+"""Called with the name of a stage, the bytes done and the total bytes."""
 
 
 @contextmanager
@@ -69,7 +69,7 @@ class PlainReport:
         self._next = clock() + PAUSE_SECONDS
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """Write a line if one is due."""
+        """Print a line if PAUSE_SECONDS have passed since the last one."""
         if (now := self._clock()) < self._next:
             return
         self._next = now + PAUSE_SECONDS

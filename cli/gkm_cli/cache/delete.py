@@ -23,7 +23,7 @@ SignaturesOption = Annotated[
     typer.Option("--with-signatures", help="Delete also the signatures, attestations and referrers of a digest."),
 ]
 MAX_TAGS = 200
-"""The tags of a repository that are looked at for the digest; each costs a request."""
+"""Limit of tags of a repository that are compared with the digest; each costs a request."""
 
 
 def delete(

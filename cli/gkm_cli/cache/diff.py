@@ -49,7 +49,7 @@ def _compared(places: list[tuple[ImageSource, CacheImage]], limit: int) -> dict[
 
 
 def changes(a: Mapping[str, str], b: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return what differs between two mappings, by name: added, removed or changed, with both values."""
+    """Return the entries that differ between two mappings: added, removed or changed, with both values."""
     names = sorted(name for name in a.keys() | b.keys() if a.get(name) != b.get(name))
     return [{"name": name, "change": _change(a, b, name), "a": a.get(name), "b": b.get(name)} for name in names]
 

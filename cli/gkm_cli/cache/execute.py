@@ -49,7 +49,7 @@ CommandArgument = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """The view of the program, and the place of its cache."""
+    """How the program sees the cache, and where the cache is stored."""
 
     cache: Annotated[
         str,
@@ -122,10 +122,10 @@ def execute(
 
 
 def check(program: Sequence[str], options: RunOptions, output: Output) -> None:
-    """Refuse options that name no work or several, or that have no effect.
+    """Refuse options that name no task or several, or that have no effect.
 
     Raises:
-        UsageError: they do.
+        UsageError: the options name no task or several, or have no effect.
     """
     asked = {"--prepare": options.prepare, "--list": options.listed, "--prune": options.prune}
     named = [*(name for name, is_asked in asked.items() if is_asked), *(["a program"] if program else [])]

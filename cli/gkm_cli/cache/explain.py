@@ -34,7 +34,7 @@ _CORRECT = "give the pod the value that the cache has, or build the cache with t
 
 
 class PodObject(Struct, frozen=True):
-    """A pod."""
+    """The pod to compare with the cache."""
 
     spec: PodSpecFacts = PodSpecFacts()
 

@@ -84,7 +84,7 @@ _COMES_BACK = (
 
 
 class _Member:
-    """A cache that a command is about, and the API that has it."""
+    """The cache that a command changes, and the API of its cluster."""
 
     def __init__(self, api: Api, cache: Cache, *, shared: bool) -> None:
         self.api = api
@@ -108,7 +108,7 @@ class _Member:
         return _resource(shared=self._shared)
 
     def family(self) -> list[Cache]:
-        """Return the members of the family of the cache that can be read."""
+        """Return the readable members of the cache's family."""
         found, _ = listed(self.api, self.resource, ListSelector(namespace=self.cache.metadata.namespace))
         return [each for each in found if family_of(each) == family_of(self.cache)]
 
@@ -137,12 +137,15 @@ def _resource(*, shared: bool) -> Resource[Any]:
 
 
 def family_of(cache: Cache) -> str:
-    """Return the family of a cache: the named family, or the family of its own name."""
+    """Return the name of the cache's family: the family that it names, or its own name."""
     return cache.spec.family or cache.metadata.name
 
 
 def marks_of(cache: Cache) -> dict[str, dict[str, None]]:
-    """Return the patch of metadata that removes all by which the controllers know a cache as theirs; {} without any."""
+    """Return the metadata patch that removes the marks of the controllers from a captured cache.
+
+    {} if it has no mark.
+    """
     metadata = cache.metadata
     found = {
         part: {key: None for key in texts if key.startswith(PREFIX)}
@@ -156,7 +159,7 @@ def marks_of(cache: Cache) -> dict[str, dict[str, None]]:
 
 
 def also_pinned(cache: Cache, family: Iterable[Cache]) -> list[str]:
-    """Return the other pinned members of a family, of the same hardware as far as that is known."""
+    """Return the other pinned members of a family for the same hardware, as far as that is known."""
     hardware = cache.metadata.annotations.get(HARDWARE)
     return sorted(
         each.metadata.name
@@ -168,14 +171,14 @@ def also_pinned(cache: Cache, family: Iterable[Cache]) -> list[str]:
 
 
 def use_of(cache: Cache) -> str:
-    """Return why the end of a cache would change what pods get; "" if it would not."""
+    """Return why deleting a cache would affect pods; "" if it would not."""
     if cache.status.pods_using:
         return f"is used by {cache.status.pods_using} volumes of pods"
     return "is pinned" if cache.spec.pinned else ""
 
 
 def may_come_back(cache: Cache, family: Iterable[Cache]) -> bool:
-    """Return whether the controllers may register a captured generation again: no later one remembers its content."""
+    """Return whether the controllers could make a deleted generation again from its capture."""
     annotations = cache.metadata.annotations
     digest = short(annotations.get(CONTENT, ""))
     others = (each.metadata.annotations for each in family if each.metadata.name != cache.metadata.name)

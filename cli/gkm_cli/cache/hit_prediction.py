@@ -1,4 +1,4 @@
-"""Compare what a pod will key on with what a cache was keyed on, factor by factor, before the pod starts. Pure.
+"""Compare the cache key that a pod will compute with the keys in a cache, factor by factor. Pure.
 
 A factor is equal, other, or not known. No pod states all factors: a runtime keys on its configuration, its code and the
 shapes that it meets, too. So a difference proves a miss, and a hit cannot be proven.
@@ -25,7 +25,7 @@ _TAG: Final = re.compile(r"[^@]*/vllm-openai:v?([0-9]+\.[0-9]+\.[0-9]+)(?:[@+-].
 
 
 class Comparison(StrEnum):
-    """The result of one factor."""
+    """Whether a factor is equal, different or unknown."""
 
     EQUAL = "equal"
     OTHER = "other"
@@ -34,7 +34,7 @@ class Comparison(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FactorResult:
-    """One factor of one container and runtime.
+    """The result for one factor of one container and runtime.
 
     `cache` and `pod` are values, `why` is the reason of a factor that is not known.
     """
@@ -50,15 +50,15 @@ class FactorResult:
 
 @dataclass(frozen=True, slots=True)
 class CacheFacts:
-    """The keys of a cache: the versions in its labels, and the variables in its key files."""
+    """The factors of a cache's keys: versions from its labels, and variables from its key files."""
 
     runtime: Runtime
     versions: Mapping[str, str] = field(default_factory=dict)
     environments: Sequence[Mapping[str, object]] = ()
     gpus: Sequence[Preflight] | None = None
-    """Whether GPUs that the user named can use it; None without named GPUs."""
+    """Whether the GPUs that the user named can use the cache; None if the user named no GPUs."""
     directory: str = ""
-    """Below the path of the volume; an image of several caches has one for each."""
+    """Directory of the cache below the volume's mount path; "" if the image has a single cache."""
 
 
 def compare(cache: CacheFacts, pod: PodSpecFacts) -> list[FactorResult]:
@@ -71,7 +71,7 @@ def compare(cache: CacheFacts, pod: PodSpecFacts) -> list[FactorResult]:
 
 
 def first(results: Sequence[FactorResult]) -> FactorResult | None:
-    """Return the first factor that differs, or else the first unknown one."""
+    """Return the first factor that differs, otherwise the first unknown one; None if all are equal."""
     by_result = {each.result: each for each in reversed(results)}
     return by_result.get(Comparison.OTHER) or by_result.get(Comparison.NOT_KNOWN)
 

@@ -25,7 +25,7 @@ from gkm_cli.output import UsageError
 
 MAX_BYTES = 4 << 20
 MAX_YAML_BYTES = 512 << 10
-"""One byte of YAML takes up to 190 bytes of memory, one of JSON 20 (measured): 4 MiB of YAML took 758 MiB."""
+"""Limit of bytes of YAML: parsing takes up to 190 bytes of memory for each byte, JSON takes 20 (measured)."""
 _NODES = ("GKMCacheNode", "ClusterGKMCacheNode")
 _LISTS = ("List", *(f"{kind}List" for kind in _NODES))
 _HINT = "give it the output of `gkm node detect -o json`, or of `kubectl get gkmcn -A -o json`"
@@ -116,7 +116,7 @@ def _gpu_from_file(file: Path) -> GpuTarget:
 
 
 class _Invalid(Exception):
-    """The document does not list GPUs; the message names its content."""
+    """The document does not list GPUs; the message is the end of a sentence that says what it has instead."""
 
 
 class _Groups(Struct, frozen=True):

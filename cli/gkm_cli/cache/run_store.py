@@ -31,19 +31,19 @@ from gkm_cli.disks import cache_directory
 from gkm_cli.output import CommandFailed, UsageError
 
 MAX_BYTES = 64 << 30
-"""Content of all caches without store.maxBytes in the configuration: as much as one image may have."""
+"""Limit of bytes of all caches if store.maxBytes is not configured."""
 _ANY_DIGEST = f"sha256:{'0' * 64}"
 _REFERENCE = "reference"
 """In the directory of an entry: the reference by which the last run named its image."""
 _MAX_REFERENCE_BYTES = 4096
 T = TypeVar("T")
 SECONDS = 60.0
-"""Another run holds its locks while it renames directories, removes what a killed run left, or rewrites paths."""
+"""Seconds that a run waits for locks of another run."""
 _POLL_SECONDS = 0.1
 
 
 def default_directory(environment: Mapping[str, str]) -> Path:
-    """Return the directory of root or of a user."""
+    """Return the default store directory for root or for a user."""
     if os.geteuid() == 0:
         return Path("/var/cache/gkm/exec")
     return cache_directory(environment) / "exec"
@@ -51,7 +51,7 @@ def default_directory(environment: Mapping[str, str]) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class StoredCache:
-    """A cache in the store; `last_use` in seconds since 1970, 0 for never. A damaged one has no known size."""
+    """A cache in the store; `last_use` in seconds since 1970, 0 for never. A damaged cache has no known size."""
 
     digest: str
     last_use: float
@@ -61,7 +61,7 @@ class StoredCache:
 
 
 class RunStore:
-    """The caches below one directory."""
+    """The caches of `gkm exec` in one directory."""
 
     def __init__(self, root: Path) -> None:
         """Take a directory, by any path.
@@ -79,22 +79,22 @@ class RunStore:
 
     @property
     def mounts(self) -> Path:
-        """Return the directory of mount points, one for each cache: an empty directory outside of the programs."""
+        """Return the directory of mount points, with an empty directory for each cache."""
         return self.layout.state / "mounts"
 
     @property
     def views(self) -> Path:
-        """Return the directory of caches for reading without mounts."""
+        """Return the directory of caches that programs read without a mount."""
         return self.layout.state / "views"
 
     def view(self, digest: str) -> Path:
-        """Return the directory of such a cache; another one for each path of the store, because the files name it."""
+        """Return the directory of a cache that programs read without a mount."""
         return (
             self.views / self.layout.entry(digest).name / sha256(str(self.views).encode("utf-8", "replace")).hexdigest()
         )
 
     def trees(self, digest: str) -> Path:
-        """Return the directory of relocated trees of this boot of this machine: another machine's are in use there."""
+        """Return the directory of trees with rewritten paths, which are valid for this boot of this machine."""
         return self.layout.relocated(digest) / tree_store.boot_id()
 
     @property
@@ -107,7 +107,7 @@ class RunStore:
         return self.layout.state / "copies"
 
     def make(self) -> None:
-        """Make the directories, and remove what killed runs left.
+        """Create the directories, and remove files that killed runs left.
 
         Raises:
             UsageError: the directory or one above is another user's, or others may write in it.
@@ -134,7 +134,7 @@ class RunStore:
 
     @contextmanager
     def building(self) -> Iterator[None]:
-        """Hold off the removal of unfinished work.
+        """Prevent the removal of unfinished downloads during the block.
 
         Raises:
             CommandFailed: another run takes too long.
@@ -144,7 +144,7 @@ class RunStore:
             yield
 
     def use(self, digest: str) -> None:
-        """Hold the entry of a digest until this process ends, even if it becomes another program.
+        """Lock a cache until this process ends, even if execve replaces the program.
 
         Raises:
             CommandFailed: another run takes too long.
@@ -155,7 +155,7 @@ class RunStore:
         os.utime(path)
 
     def note(self, digest: str, reference: str) -> None:
-        """Record the reference by which a run named the image of an entry.
+        """Record the reference under which a run named the image of a cache.
 
         Raises:
             OSError: a disk operation failed.
@@ -164,7 +164,7 @@ class RunStore:
             files.replace(self.layout.entry(digest) / _REFERENCE, reference.encode(), durable=False)
 
     def reference(self, digest: str) -> str:
-        """Return the reference by which the last run named the image of an entry; "" if it is not known."""
+        """Return the reference under which the last run named the image of a cache; "" if it is not known."""
         try:
             return files.read_bounded(self.layout.entry(digest) / _REFERENCE, _MAX_REFERENCE_BYTES).decode()
         except (OSError, ValueError):
@@ -184,7 +184,7 @@ class RunStore:
         return sorted(filter(None, found), key=lambda each: each.last_use)
 
     def is_used(self, digest: str) -> bool:
-        """Return whether a program uses a cache."""
+        """Return whether a running program uses a cache."""
         lock = self.layout.entry_lock(digest)
         if not lock.exists():
             return False
@@ -225,7 +225,7 @@ class RunStore:
         self.free(sum(found.size_bytes for found in self.caches()) - max_bytes)
 
     def free(self, wanted_bytes: int) -> int:
-        """Remove the least recently used caches that no program uses, `wanted_bytes` together; return their bytes.
+        """Remove the least recently used unused caches until `wanted_bytes` are free; return the removed bytes.
 
         Raises:
             OSError: a disk operation failed.
@@ -235,7 +235,7 @@ class RunStore:
         return sum(each.size_bytes for each in self._freed(sound, wanted_bytes))
 
     def discard(self, path: Path) -> None:
-        """Remove a tree: by one rename first, so that a run that is killed here leaves no part of it in its place.
+        """Remove a directory tree; rename it first, so that a killed run leaves no partial tree in its place.
 
         Raises:
             OSError: a disk operation failed.
@@ -328,10 +328,10 @@ def _last_use(lock: Path) -> float:
 
 
 def retried_while_busy(attempt: Callable[[], T], seconds: float = SECONDS) -> T:
-    """Return what `attempt` returns; repeat it while another run is in the way.
+    """Call `attempt`, and repeat it while another run holds a lock; return its result.
 
     Raises:
-        CommandFailed: it is in the way for too long.
+        CommandFailed: another run holds the lock for too long.
     """
     deadline = time.monotonic() + seconds
     while True:

@@ -22,11 +22,11 @@ _ROOT = 0
 
 
 def make(directory: Path) -> None:
-    """Make a directory of this user, by its real path, and those above that are missing.
+    """Create a directory of this user with its missing parents; return its real path.
 
     Raises:
-        UsageError: others could fill or replace it.
-        OSError: it cannot be written, is a link, or no directory.
+        UsageError: other users could fill or replace the directory.
+        OSError: the directory cannot be written, or the path is a link or no directory.
     """
     # From the top: what is made lies in a directory that was checked, and what another made meanwhile is checked too.
     for above in reversed(directory.parents):
@@ -37,11 +37,11 @@ def make(directory: Path) -> None:
 
 
 def check_own(directories: Iterable[Path]) -> None:
-    """Refuse directories that another user could have filled.
+    """Check that no other user could have filled these directories.
 
     Raises:
-        UsageError: one is not this user's, or others may write in it.
-        OSError: one is a link, or no directory.
+        UsageError: a directory is not this user's, or others may write in it.
+        OSError: a path is a link, or no directory.
     """
     for directory in directories:
         with files.closing(_opened(directory)) as descriptor:
@@ -55,10 +55,10 @@ def check_own(directories: Iterable[Path]) -> None:
 
 
 def limit(directories: Iterable[Path], mode: int) -> None:
-    """Take the permissions from directories that are not in `mode`: directories of an earlier version had more.
+    """Remove all permissions from directories that `mode` does not include.
 
     Raises:
-        OSError: one is a link, or no directory.
+        OSError: a path is a link, or no directory.
     """
     for directory in directories:
         with files.closing(_opened(directory)) as descriptor:

@@ -33,7 +33,7 @@ _MAX_NAME_BYTES = 253
 
 @dataclass(frozen=True, slots=True)
 class ClusterConnection:
-    """The API of a cluster that answers, and the namespace of its context.
+    """A connection to a cluster that answers, with the namespace of its context.
 
     `ahead` is by how much the clock of the API server is ahead of the one here; 0 if it names no time.
     """
@@ -132,7 +132,7 @@ def _explain(error: ApiError, namespace: str, plugin: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class KubeconfigSelection:
-    """The files of a kubeconfig in the form of $KUBECONFIG, None for the pod's; a context, and a namespace."""
+    """Which kubeconfig files to use (as in $KUBECONFIG; None in a pod), which context and which namespace."""
 
     files: str | None
     context: str | None
@@ -142,10 +142,10 @@ class KubeconfigSelection:
 def choose(
     kubeconfig: str | None, context: str | None, environment: Mapping[str, str] = os.environ
 ) -> KubeconfigSelection:
-    """Return what kubectl would use with the options --kubeconfig and --context.
+    """Return the kubeconfig files, context and namespace that kubectl would use.
 
     Raises:
-        FileNotFoundError: none of the files exists.
+        FileNotFoundError: no file exists.
         Exception: of any type, from the official client, for a file of another shape.
     """
     files = _files(kubeconfig, environment)

@@ -18,7 +18,7 @@ _FORBIDDEN = 403
 
 
 class Unreadable(CommandFailed):
-    """The cluster does not show what a command needs: `why`, and what to do next."""
+    """The cluster did not show what a command needs: `why`, and a hint what to do next."""
 
     def __init__(self, why: str, hint: str) -> None:
         super().__init__(f"{why}; {hint}")
@@ -27,14 +27,14 @@ class Unreadable(CommandFailed):
 
 
 class NotServed(Unreadable):
-    """The API server does not serve the resource in this version."""
+    """The API server does not serve this kind in this version."""
 
 
 def get(api: Api, resource: Resource[T], name: str, namespace: str | None = None) -> T | None:
-    """Return an object, None if it does not exist, or its kind does not.
+    """Return an object, None if it or its kind does not exist.
 
     Raises:
-        Unreadable: it cannot be read.
+        Unreadable: the object cannot be read.
     """
     try:
         return api.find(resource, name, namespace)
@@ -85,7 +85,7 @@ def pages(
 
 
 def merged(failures: Sequence[Unreadable]) -> Unreadable:
-    """Return several failures as one; each text occurs once."""
+    """Merge several failures into one; each text occurs once."""
     return Unreadable(
         "; ".join(dict.fromkeys(failure.why for failure in failures)),
         "; ".join(dict.fromkeys(failure.hint for failure in failures)),

@@ -19,7 +19,7 @@ from gkm_cli.clusters.reads import NotServed, Unreadable, listed, pages
 from gkm_cli.output import CommandFailed
 
 MAX_PODS = 500_000
-"""Pods of a cluster, of which each page is reduced to sums by node: ten for each of 50,000 nodes."""
+"""Limit of pods of a cluster: ten for each of 50,000 nodes."""
 HINT = "give lists of them with --nodes and --pods"
 PLACED = ListSelector(fields="spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed")
 
@@ -47,7 +47,7 @@ class RunName(NamedTuple):
 
 
 class PodUsage(NamedTuple):
-    """The GPUs of nodes that pods use: those of all pods but the runs' own, and those of each run."""
+    """The GPUs that pods use on each node: of pods without a run among `own`, and by run."""
 
     others: Usage
     by_run: Mapping[RunName, Mapping[str, int]]
@@ -84,7 +84,7 @@ def read_usage(api: Api, own: Collection[RunName] = ()) -> PodUsage:
 
 
 class _Sums:
-    """The sums over pods; `claimants` are the pods of runs with claims."""
+    """Running sums over pods; `claimants` are the pods of runs that have claims."""
 
     def __init__(self, own: Collection[RunName]) -> None:
         self.claimants: dict[tuple[str, str], RunName] = {}
@@ -97,7 +97,7 @@ class _Sums:
         self._claiming: Counter[str] = Counter()
 
     def add(self, pod: _Pod) -> None:
-        """Add a pod, if it occupies a node."""
+        """Add a pod's requests, if the pod occupies a node."""
         request = pods.Pod(spec=pod.spec, status=pod.status)
         if not pods.occupies_node(request):
             return
@@ -125,12 +125,12 @@ class _Sums:
             self.claimants[run.namespace, pod.metadata.name] = run
 
     def usage(self) -> PodUsage:
-        """Return the sums without claims."""
+        """Return the sums without the GPUs of claims."""
         found = Usage(self._others, self._faults, self._loads, self._holders, claiming=self._claiming)
         return PodUsage(found, self._by_run)
 
     def with_claims(self, claimed: Mapping[RunName | None, Mapping[str, int]]) -> PodUsage:
-        """Return the sums with the GPUs that claims of each run hold by node, and of None those of other pods."""
+        """Return the sums plus the GPUs that claims hold for each run (None: for other pods), by node."""
         for run, gpus in claimed.items():
             if run is not None:
                 self._by_run.setdefault(run, Counter()).update(gpus)

@@ -1,4 +1,4 @@
-"""Writes of single objects that somebody asked for by name, with errors that say what refused them.
+"""Change or delete single objects that the user named, with errors that say why the API server refused.
 
 Each one names the version of the object that the command has read, so it changes no other one.
 """
@@ -17,7 +17,7 @@ _FORBIDDEN = 403
 
 
 def change(api: Api, resource: Resource[Any], read: ObjectMeta, patch: dict[str, Any]) -> None:
-    """Merge a patch into an object as it was read.
+    """Apply a merge patch to an object, unless it has changed since it was read.
 
     Raises:
         CommandFailed: the API server refuses it, or the object has changed since.
@@ -28,7 +28,7 @@ def change(api: Api, resource: Resource[Any], read: ObjectMeta, patch: dict[str,
 
 
 def delete(api: Api, resource: Resource[Any], read: ObjectMeta) -> None:
-    """Delete an object as it was read.
+    """Delete an object, unless it has changed since it was read.
 
     Raises:
         CommandFailed: the API server refuses it, or the object has changed since.

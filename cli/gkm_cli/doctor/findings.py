@@ -17,9 +17,9 @@ class Severity(StrEnum):
 
     OK = "ok"
     WARNING = "warning"
-    """It works, and may not for long."""
+    """It works now, but may fail later."""
     PROBLEM = "problem"
-    """It harms workloads, or will never end by itself."""
+    """It harms workloads, or will not end without help."""
     NOT_CHECKED = "not checked"
     """The check could not read its objects, so the state is unknown."""
     SKIPPED = "skipped"
@@ -41,7 +41,7 @@ class Finding:
 
 
 def nothing(absent: str) -> Finding:
-    """Return the result of a check without objects; `absent` says which are missing."""
+    """Return the finding of a check that has no objects to look at; `absent` says which are missing."""
     return Finding(Severity.SKIPPED, "", f"no objects: {absent}")
 
 
@@ -51,17 +51,17 @@ def named(kind: str, namespace: str, name: str) -> str:
 
 
 def some(names: Iterable[str]) -> str:
-    """Return the first names, and the number of the others."""
+    """Return the first names of a list, and the number of the others."""
     return listed(sorted(names), MAX_NAMES)
 
 
 def command(*words: str) -> str:
-    """Return a command line for a shell. Names from the cluster are quoted: they cannot add a word."""
+    """Return a command line for a shell, with names from the cluster quoted."""
     return shlex.join(words)
 
 
 def at(value: Any, *path: str) -> Any:  # noqa: ANN401 -- JSON
-    """Return the value at a path, None if the path does not exist."""
+    """Return the value at a path in nested JSON, None if the path does not exist."""
     for step in path:
         if not isinstance(value, dict):
             return None
@@ -70,19 +70,19 @@ def at(value: Any, *path: str) -> Any:  # noqa: ANN401 -- JSON
 
 
 def items_at(value: object, *path: str) -> list[Any]:
-    """Return the list at a path, an empty one if the path holds no list."""
+    """Return the list at a path in nested JSON, empty if there is no list."""
     found = at(value, *path)
     return found if isinstance(found, list) else []
 
 
 def text_at(value: object, *path: str) -> str:
-    """Return the text at a path, "" if the path holds no text."""
+    """Return the text at a path in nested JSON, "" if there is no text."""
     found = at(value, *path)
     return found if isinstance(found, str) else ""
 
 
 def moment(text: object) -> datetime | None:
-    """Return the moment that a text with a time zone names; None for anything else."""
+    """Return the time in a text with a time zone; None for any other text."""
     try:
         found = datetime.fromisoformat(text) if isinstance(text, str) else None
     except ValueError:

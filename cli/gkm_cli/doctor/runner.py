@@ -22,7 +22,7 @@ from gkm_cli.doctor.findings import Finding, Severity, some
 CHECK_SECONDS = 60.0
 MAX_FINDINGS = 1000
 MAX_TEXT = 2000
-"""Characters of one text in a finding. A Kubernetes name has at most 253."""
+"""Limit of characters of one text in a finding. A Kubernetes name has at most 253."""
 T = TypeVar("T")
 
 
@@ -43,9 +43,10 @@ class Collection(Generic[T]):
 
 
 class ClusterReader:
-    """Reads of one cluster, or of one `namespace` of it. `cutoff` is the timestamp that older objects lie before.
+    """Reads one cluster, or one `namespace` of it, for checks.
 
-    `now` returns the time for comparisons with objects: the API server's time, where it is known.
+    Objects created before `cutoff` are older than the grace period. `now` returns the time for comparisons with
+    objects: the API server's time, where it is known.
     """
 
     def __init__(
@@ -134,18 +135,18 @@ class Check(Protocol):
 
     @property
     def name(self) -> str:
-        """Return its area and subject, which never change: `domains/terminating`."""
+        """Return the check's name, area and subject, such as `domains/terminating`; names never change."""
 
     @property
     def passed(self) -> str:
-        """Return the sentence for a check without findings."""
+        """Return the sentence to print if the check has no findings."""
 
     @property
     def cluster_wide(self) -> bool:
-        """Return whether it needs objects outside of one namespace."""
+        """Return whether the check reads objects outside of one namespace."""
 
     def run(self, reader: ClusterReader) -> Iterator[Finding]:
-        """Yield the findings; without any, all is well.
+        """Yield the findings; a check without findings has passed.
 
         Raises:
             Unreadable: it cannot read what it needs. Findings that it yielded before are valid.
@@ -154,7 +155,7 @@ class Check(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A finding of the check with this name."""
+    """A finding together with the name of its check."""
 
     check: str
     finding: Finding
@@ -166,7 +167,7 @@ def run_checks(
     working: Callable[[str], AbstractContextManager[None]],
     seconds: float = CHECK_SECONDS,
 ) -> Iterator[Result]:
-    """Yield the results of all checks: at least one for each. `working` shows the check that runs."""
+    """Run all checks and yield their results, at least one for each. `working` shows the name of the running check."""
     msgspec_warmup.warm_up()  # a check that is still reading at its deadline runs beside the next one
     for check in checks:
         with working(check.name):

@@ -44,7 +44,7 @@ def read_spec(path: Path, where: str) -> PlanSpec:
 
 @contextmanager
 def readable(where: str) -> Iterator[None]:
-    """Turn a fault of a plan into a UsageError."""
+    """Raise an invalid plan in the block as a UsageError; `where` names its file."""
     try:
         yield
     except (ObjectsUnreadable, PlanUnreadable, msgspec.ValidationError, ValueError, RecursionError) as error:

@@ -55,7 +55,7 @@ class SurveyedCluster:
         return usable_nodes(self.survey, self.usage, demand, self.reserved, self.own_nodes)
 
     def with_freed_gpus(self, groups: Iterable[Group]) -> "SurveyedCluster":
-        """Return the snapshot in which the GPUs of a plan are free again, as far as pods take GPUs on those nodes."""
+        """Return the snapshot after the GPUs of a plan are freed, as far as pods use GPUs on its nodes."""
         freed: Counter[str] = Counter()
         for share in (share for group in groups for share in group.shares):
             freed[share.node] += share.gpus

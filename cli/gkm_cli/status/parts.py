@@ -10,11 +10,11 @@ from msgspec import Struct, field
 
 CACHE_STATES = ("ready", "pulling", "waiting", "failed", "refused", "fits no node", "deleting")
 FAULTY = ("failed", "refused", "fits no node")
-"""States of a cache that need a person's action."""
+"""States of a cache in which a person must act."""
 
 
 class NotKnown(Struct, frozen=True, rename={"why": "notKnown"}):
-    """A part that could not be read: why, and what to do next."""
+    """A part of the status that could not be read: why, and what to do next."""
 
     why: str
     hint: str

@@ -47,7 +47,7 @@ class LabelSeverity(StrEnum):
 
 
 class Mend(Struct, frozen=True):
-    """A label to set on a node, or to remove (None). `sure` is false if a person must decide."""
+    """A label to set on a node, or to remove (None). `sure` is False if a person must choose the value."""
 
     node: str
     key: str
@@ -76,17 +76,17 @@ class Hygiene:
 
     @property
     def ok(self) -> bool:
-        """Return whether there is no problem."""
+        """Return whether there is no problem; warnings are allowed."""
         return all(finding.severity is not LabelSeverity.PROBLEM for finding in self.findings)
 
     @property
     def corrections(self) -> tuple[Mend, ...]:
-        """Return the corrections of all findings."""
+        """Return the label changes that would correct all findings."""
         return tuple(mend for finding in self.findings for mend in finding.corrections)
 
 
 def check(listed: NodeList, settings: Topology) -> Hygiene:
-    """Return the faults of the labels of nodes."""
+    """Check the topology labels of nodes and return the findings."""
     sources = [("labels", label_placements(listed.nodes, settings))]
     surveyed = survey_nodes(listed.nodes, settings, listed.unread, sources)
     tree = build_tree(sources, settings)
@@ -127,7 +127,7 @@ class Axis(NamedTuple):
     """People have configured the level, and expect labels of it."""
 
     def counts(self, value: str) -> bool:
-        """Return whether GKM reads this value; else it takes the label as missing."""
+        """Return whether GKM uses this label value; otherwise it ignores the label."""
         return names_clique(value) if self.is_of_cliques else bool(value)
 
 
@@ -406,7 +406,7 @@ MISREAD_BY: Mapping[str, tuple[str, ...]] = {
     LabelReason.HOSTNAME_MISSING: (KUEUE, KAI),
     LabelReason.HOSTNAME_SHARED: (KUEUE, KAI),
 }
-"""The schedulers that misread labels, besides GKM."""
+"""The schedulers other than GKM that misread labels."""
 
 
 def commands(mends: Iterable[Mend]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The links of an image volume, which kubelet pulls and mounts: no driver and no agent is between. Pure."""
+"""Decide the links of an image volume, which kubelet pulls and mounts without GKM's driver and agent. Pure."""
 
 from collections.abc import Callable, Iterator
 
@@ -29,7 +29,7 @@ def members(pod: PodFacts) -> Iterator[tuple[str, CacheName]]:
 
 
 def decide_volume(facts: Facts) -> Outcome:
-    """Decide about the volume."""
+    """Decide whether the pod has the image volume."""
     mounts = [f"{container.name} at {mount.mount_path}" for container, mount in facts.pod.mounts(facts.volume.name)]
     if not mounts:
         return Broken(f"no container mounts the volume {facts.volume.name}", "create the pod again")
@@ -37,7 +37,7 @@ def decide_volume(facts: Facts) -> Outcome:
 
 
 def decide_mount(facts: Facts) -> Outcome:
-    """Decide about the mount."""
+    """Decide whether kubelet has mounted the image volume."""
     meta, reference = facts.pod.metadata, facts.volume.image.reference if facts.volume.image else ""
     if not has_started(facts.pod):
         described = kubectl("describe", "pod", meta.name, "-n", meta.namespace)

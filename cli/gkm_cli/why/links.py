@@ -32,7 +32,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "mount-path": ("volume",),
     "hits": ("mount", "mount-path"),
 }
-"""The links without which a link cannot hold; all others are decided in any state of these."""
+"""For each link, the links that must hold before it can hold."""
 _WORKING = {"Downloading", "Extracting"}
 _ENDED = ("Succeeded", "Failed")
 _START_ERROR = "StartError"
@@ -44,7 +44,7 @@ _OTHER = "docs/reference/reasons.md explains this reason"
 
 
 def decide_volume(facts: Facts) -> Outcome:
-    """Decide about the volume."""
+    """Decide whether the pod has a usable volume of GKM."""
     volume = facts.volume.name
     if facts.cache_name is None:
         return Broken(
@@ -77,7 +77,7 @@ def _way(facts: Facts) -> str:
 
 
 def decide_node(facts: Facts) -> Outcome:
-    """Decide about the node."""
+    """Decide whether the scheduler has bound the pod to a node."""
     if facts.pod.spec.node_name:
         return Holds(facts.pod.spec.node_name)
     messages = (one.message for one in facts.pod.status.conditions or () if one.type == "PodScheduled" and one.message)
@@ -88,7 +88,7 @@ def decide_node(facts: Facts) -> Outcome:
 
 
 def decide_driver(facts: Facts) -> Outcome:
-    """Decide about the driver."""
+    """Decide whether the CSI driver is registered on the node."""
     if facts.has_driver.value is None:
         return Broken(f"the cluster has no CSIDriver {DRIVER}", f"install GKM: {INSTALL}")
     node = facts.csi_node.value
@@ -103,7 +103,7 @@ def decide_driver(facts: Facts) -> Outcome:
 
 
 def decide_cache_object(facts: Facts) -> Outcome:
-    """Decide about the object."""
+    """Decide whether the cache object exists."""
     cache = facts.cache.value
     if cache is None:
         where = ("-n", facts.cache_name.namespace) if facts.cache_name and facts.cache_name.namespace else ()
@@ -118,7 +118,7 @@ def decide_cache_object(facts: Facts) -> Outcome:
 
 
 def decide_digest(facts: Facts) -> Outcome:
-    """Decide about the digest."""
+    """Decide whether the image of the cache was resolved to a digest."""
     cache = facts.existing_cache
     status = cache.status
     if status.resolved_digest and status.image == cache.spec.image:
@@ -133,7 +133,7 @@ def decide_digest(facts: Facts) -> Outcome:
 
 
 def decide_signature(facts: Facts) -> Outcome:
-    """Decide about the signature."""
+    """Decide whether the signatures of the image are verified."""
     verified = facts.existing_cache.status.condition("Verified")
     if verified is None:
         return Broken(
@@ -146,7 +146,7 @@ def decide_signature(facts: Facts) -> Outcome:
 
 
 def decide_report(facts: Facts) -> Outcome:
-    """Decide about the node report."""
+    """Decide whether the node's agent reports about the cache."""
     name = facts.pod.spec.node_name
     kind = "GKMCacheNode" if facts.cache_name and facts.cache_name.namespace is not None else "ClusterGKMCacheNode"
     if facts.on_node is not None:
@@ -162,7 +162,7 @@ def decide_report(facts: Facts) -> Outcome:
 
 
 def decide_preflight(facts: Facts) -> Outcome:
-    """Decide about the GPUs."""
+    """Decide whether the cache fits the GPUs of the node."""
     found = facts.on_node or NodeCacheStatus(state="Pending")
     others = _others(found.incompatible_gpus)
     if found.state == "Incompatible":
@@ -177,7 +177,7 @@ def decide_preflight(facts: Facts) -> Outcome:
 
 
 def decide_store(facts: Facts) -> Outcome:
-    """Decide about the content on the node."""
+    """Decide whether the content of the cache is on the node."""
     found = facts.on_node or NodeCacheStatus(state="Pending")
     wanted = facts.existing_cache.status.resolved_digest
     if found.state == "Ready" and found.digest == wanted:
@@ -196,7 +196,7 @@ def decide_store(facts: Facts) -> Outcome:
 
 
 def decide_mount(facts: Facts) -> Outcome:
-    """Decide about the mount."""
+    """Decide whether the volume is mounted."""
     pod, found = facts.pod, facts.on_node
     meta = pod.metadata
     used = [use for use in (found.pods if found else ()) if (use.namespace, use.name) == (meta.namespace, meta.name)]

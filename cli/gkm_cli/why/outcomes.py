@@ -13,7 +13,7 @@ class Holds:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """The link is broken: the fact, and the next step."""
+    """The link is broken: the fact, and what to do next."""
 
     detail: str
     hint: str

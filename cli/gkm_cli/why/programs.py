@@ -24,7 +24,7 @@ _SAME_DIRECTORY = {MissReason.NO_SUCH_KERNEL, MissReason.UNKNOWN}
 
 
 def decide_mount_path(facts: Facts) -> Outcome:
-    """Decide about the paths: each container's volumeMounts and variables, and the attribute of the volume."""
+    """Decide whether each container looks for the cache at the path where it is mounted."""
     mounts = list(facts.pod.mounts(facts.volume.name))
     faults = [fault for container, mount in mounts for fault in _faults(facts, container, mount)]
     faults += _missed_without_path(facts)
@@ -152,7 +152,7 @@ def _within(path: str, root: str) -> bool:
 
 
 def decide_hits(facts: Facts) -> Outcome:
-    """Decide about hits."""
+    """Decide whether the pod's program finds its kernels in the cache."""
     if facts.missed:
         return Broken(
             f"{facts.missed[0]} ended, because a kernel is not in the cache and the volume is read-only",

@@ -78,7 +78,7 @@ def is_one_pod(target: str) -> bool:
     """Return whether a target is a pod: NAME, or pod/NAME.
 
     Raises:
-        UsageError: it is of a kind without pods.
+        UsageError: the target is of a kind without pods.
     """
     kind, separator, name = target.partition("/")
     if separator and (not name or "/" in name or kind not in {*_POD_KINDS, *_KINDS}):
@@ -88,7 +88,7 @@ def is_one_pod(target: str) -> bool:
 
 
 def check(target: str, choice: PodChoice) -> None:
-    """Refuse a target that names no pods, and two choices at once.
+    """Refuse a target that names no pods, and two ways of choosing pods at once.
 
     Raises:
         UsageError: as above.

@@ -13,7 +13,7 @@ _BY_LABEL = "docs/how-to/caches-by-label.md"
 
 
 def no_volume(pod: PodFacts) -> LinkResult:
-    """Return the step of a pod without a volume of GKM."""
+    """Return the result for a pod without a volume of GKM: why it has none."""
     labels = [key for key in (CACHE, CLUSTER_CACHE) if pod.metadata.labels.get(key)]
     report = pod.metadata.annotations.get(INJECTED)
     if report is not None:

@@ -58,7 +58,10 @@ class GPUSharing:
         }
 
     def reaches(self, clique: CliqueTemplate, scaling_group: ScalingGroupTemplate | None) -> bool:
-        """Return whether every container of the pods of a clique, in a scaling group or outside, gets such a claim."""
+        """Return whether all containers of a clique's pods get a shared claim for GPUs.
+
+        The clique is in the scaling group, or in none.
+        """
         if scaling_group is None:
             return clique.name in self._cliques or self._set.includes(clique.name)
         return (

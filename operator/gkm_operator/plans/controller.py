@@ -1,4 +1,4 @@
-"""The controller of Run: one thread that reconciles all runs after a change, and rests as long as it worked."""
+"""The controller of Run: one thread that reconciles all runs after a change, and then pauses as long as that took."""
 
 import logging
 import time

@@ -1,4 +1,7 @@
-"""The files of a bundle, read one by one. A part that cannot be read is in about.json with the reason."""
+"""Read the files of a support bundle from the cluster, one by one.
+
+A part that cannot be read is in about.json with the reason.
+"""
 
 import platform
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -40,11 +43,11 @@ from gkm_cli.doctor.installation.observation import DEPLOYMENTS, observe
 from gkm_cli.doctor.runner import ClusterReader
 
 MAX_OBJECTS = 500
-"""Objects of a kind; the file says how many there are."""
+"""Limit of objects of each kind; the file says how many exist."""
 MAX_BYTES = 64 << 20
-"""All files together, before compression; about.json is beyond it."""
+"""Limit of bytes of all files before compression, except about.json."""
 MAX_LOGGED_PODS = 20
-"""Pods of a program whose logs are read, those that are not ready first."""
+"""Limit of pods of each program whose logs are read; unready pods come first."""
 LOG_LINES, LOG_BYTES = 500, 256 << 10
 PROGRAMS = (AGENT, CSI, CONTROLLERS, ADMISSION)
 KINDS: tuple[Resource[Any], ...] = (
@@ -76,7 +79,7 @@ class PartRead(NamedTuple):
 
 
 class Contents:
-    """Makes the files; `parts` says afterwards which parts were read."""
+    """Reads the files; afterwards `parts` says which could be read."""
 
     def __init__(self, api: Api, reader: ClusterReader) -> None:
         self._api = api
@@ -90,11 +93,11 @@ class Contents:
 
     @property
     def unread(self) -> list[PartRead]:
-        """Return the parts that were not read."""
+        """Return the parts that could not be read."""
         return [part for part in self.parts if part.why]
 
     def files(self, findings: Sequence[Json]) -> Iterator[BundledFile]:
-        """Yield all files. The last one is about the others."""
+        """Yield all files; the last one, about.json, describes the others."""
         yield from self._within(_json("findings.json", findings))
         for resource in self._kinds():
             yield from self._part(f"objects/{resource.plural}.json", partial(self._objects, resource))

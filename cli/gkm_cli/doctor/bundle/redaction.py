@@ -1,4 +1,4 @@
-"""Removes what looks like a credential from text. Pure.
+"""Remove text that looks like a credential. Pure.
 
 It knows forms, not values: a password that stands alone in a sentence looks like any word. So the bundle has no field
 that is meant for one, and its reader looks at it before it leaves the machine.
@@ -28,14 +28,14 @@ _KEY = re2.compile(rf"(?i)^(?:.*/)?(?:{_NAMES}|auth)$")
 
 
 def redacted(text: str) -> str:
-    """Return a text in which everything that looks like a credential is REDACTED."""
+    """Return a text with REDACTED in place of everything that looks like a credential."""
     for pattern, after in _PATTERNS:
         text = pattern.sub(after, text)
     return text
 
 
 def redacted_values(value: Any) -> Any:  # noqa: ANN401 -- JSON
-    """Return JSON in which every text is redacted, and each text whose key names a credential is REDACTED whole."""
+    """Return JSON with redacted texts; a text whose key names a credential is replaced completely."""
     if isinstance(value, str):
         return redacted(value)
     if isinstance(value, list | tuple):

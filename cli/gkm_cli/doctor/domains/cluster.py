@@ -1,4 +1,4 @@
-"""The installation that ComputeDomains need: the kind, the API of claims, and one operator that makes them."""
+"""Check what ComputeDomains need in a cluster: the kind, the API of claims, and one operator that creates them."""
 
 from collections.abc import Iterator
 
@@ -29,7 +29,7 @@ _UPGRADE = "install NVIDIA's DRA driver v0.4.0 or later, and apply the CRDs of i
 
 
 def version(reader: ClusterReader) -> Iterator[Finding]:
-    """Check the definition and the API of claims; without the definition, whether GKM needs it."""
+    """Check that the kind ComputeDomain and the API of claims are installed; without the kind, whether GKM needs it."""
     definition = reader.get(DEFINITIONS, DEFINITION)
     if definition is None:
         if _network(reader).auto_mnnvl_enabled:
@@ -48,7 +48,7 @@ def version(reader: ClusterReader) -> Iterator[Finding]:
 
 
 def definition_findings(definition: object) -> Iterator[Finding]:
-    """Yield what a CustomResourceDefinition of any shape lacks."""
+    """Yield what GKM needs and a CustomResourceDefinition lacks."""
     found = next((one for one in items_at(definition, "spec", "versions") if at(one, "name") == _VERSION), None)
     spec = at(found, "schema", "openAPIV3Schema", "properties", "spec")
     template = at(spec, "properties", "channel", "properties", "resourceClaimTemplate", "properties", "name")
@@ -108,7 +108,7 @@ def _half_changed(*, has_class: bool) -> Finding:
 
 
 def switch(reader: ClusterReader) -> Iterator[Finding]:
-    """Check that not both GKM and the installed Grove operator make ComputeDomains for PodCliqueSets."""
+    """Check that GKM and the Grove operator do not both create ComputeDomains for PodCliqueSets."""
     network = _network(reader)
     if not network.auto_mnnvl_enabled:
         yield nothing("network.autoMNNVLEnabled is off, so GKM makes no ComputeDomain for a PodCliqueSet")

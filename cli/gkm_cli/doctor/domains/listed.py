@@ -1,4 +1,4 @@
-"""Read what the checks of ComputeDomains decide on: lists of objects, reduced to the fields that decide."""
+"""Read the lists of objects that the checks of ComputeDomains need, reduced to a few fields."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -60,7 +60,7 @@ class _PodStatus(Struct, frozen=True, rename="camel"):
 
 
 class ListedClaimUser(NamedObject, frozen=True):
-    """A pod. A cluster has 100,000 of them, so only its claims and its phase are decoded."""
+    """A pod with its claims and its phase only, because a cluster has 100,000 pods."""
 
     spec: _PodSpec = _PodSpec()
     status: _PodStatus = _PodStatus()
@@ -80,7 +80,7 @@ class Listed:
     nodes: Sequence[NamedObject] = ()
 
     def settled(self, metadata: MnnvlMetadata) -> bool:
-        """Return whether an object is older than the cutoff."""
+        """Return whether an object is older than the grace period for new objects."""
         return metadata.creation_timestamp <= self.cutoff
 
     @cached_property

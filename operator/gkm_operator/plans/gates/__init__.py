@@ -1,1 +1,1 @@
-"""Pods of a run wait behind a scheduling gate for its plan, and start where it says (docs/decisions/0044)."""
+"""Remove scheduling gates from a Run's pods once it has a plan, and set their planned nodes (docs/decisions/0044)."""

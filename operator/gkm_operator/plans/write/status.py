@@ -187,7 +187,7 @@ def plan_events(plan: PlanRecord) -> Iterator[EventBody]:
 
 
 def is_recent(plan: PlanRecord, now: datetime) -> bool:
-    """Return whether a plan is younger than two minutes: its creator may have died before it sent the events."""
+    """Return whether a plan is younger than two minutes: its creator may have died before it sent the Events."""
     if not plan.created:
         return False
     return now - datetime.fromisoformat(plan.created) <= _RECENT
