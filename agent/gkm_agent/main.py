@@ -100,7 +100,7 @@ def main(arguments: list[str] | None = None) -> None:
     except node_cleanup.StillRunning as error:
         _LOG.error("node state of GKM not removed", extra=fields(why=str(error)))
     except locks.LockBusy:
-        _LOG.error("another agent works on this state", extra=fields(state=str(options.layout.state)))
+        _LOG.error("another gkm-agent runs on this state directory", extra=fields(state=str(options.layout.state)))
     except (ConfigInvalid, NotConnected, OSError) as error:
         _LOG.error("agent failed", extra=fields(why=str(error)))
     sys.exit(FAILED)

@@ -141,7 +141,10 @@ def _assemble(options: Options, counters: Counters) -> tuple[SocketServer, Calla
     for problem in missing:
         _LOG.error("kernel feature missing", extra=fields(node=options.node, missing=problem))
     if unmappable := id_mapping.missing_feature():
-        _LOG.warning("no volumes for user namespaces", extra=fields(node=options.node, missing=unmappable))
+        _LOG.warning(
+            "volumes for pods in user namespaces not supported by this node",
+            extra=fields(node=options.node, missing=unmappable),
+        )
     volume_records = VolumeRecords(options.layout)
     mounter = Mounter(options.layout, options.kubelet)
     volume_locks = VolumeLocks()

@@ -140,7 +140,7 @@ class CaptureWorker:
             except CaptureStopped:
                 return
             except Exception:  # noqa: BLE001 -- a defect costs one round, not the thread
-                _LOG.exception("round over all captures failed")
+                _LOG.exception("processing of all captures failed")
             self._wait(before)
 
     def _wait(self, before: int) -> None:

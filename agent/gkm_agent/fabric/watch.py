@@ -142,7 +142,7 @@ class FabricWatch:
         if skipped != self._skipped:
             self._skipped = skipped
             if skipped:
-                _LOG.warning("fabric labels skipped", extra=fields(count=len(skipped), why=list(skipped[:20])))
+                _LOG.warning("labels of this Node skipped", extra=fields(count=len(skipped), why=list(skipped[:20])))
 
     def _run(self) -> None:
         while not self._stop.is_set():

@@ -159,7 +159,7 @@ def _load(path: Path) -> dict[str, EntryInfo]:
     except FileNotFoundError:
         return {}
     except (UnreadableState, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        _LOG.warning("store catalog unreadable, begun empty", extra=fields(why=str(error)))
+        _LOG.warning("store catalog unreadable, replaced by an empty one", extra=fields(why=str(error)))
         return {}
     return {digest: info for digest, info in found.items() if names.is_digest(digest)}
 

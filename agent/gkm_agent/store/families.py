@@ -40,7 +40,7 @@ class FamilyFiles:
                 families.remove(self._layout, ref)
                 del self._written[ref]
         except OSError as error:
-            _LOG.error("choice of a cache family not recorded", extra=fields(why=str(error)))
+            _LOG.error("chosen members of cache families not recorded", extra=fields(why=str(error)))
 
     def _read(self, ref: CacheRef) -> FamilyChoice | None:
         try:

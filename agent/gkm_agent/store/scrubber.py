@@ -107,7 +107,7 @@ class Scrubber:
             request.unlink()
         except (FileNotFoundError, IsADirectoryError, PermissionError):
             return
-        _LOG.info("store check requested")
+        _LOG.info("check of all store entries requested")
         self._store.catalog.request_check()
         self._requested = True
 
@@ -133,7 +133,7 @@ class Scrubber:
             self._store.revoke_ready(due.digest)
         except OSError as error:
             _LOG.error(
-                "revocation of Ready from damaged caches failed", extra=fields(digest=due.digest, why=str(error))
+                "caches with a damaged store entry not withdrawn", extra=fields(digest=due.digest, why=str(error))
             )
         self._changed.set()
 
@@ -148,10 +148,10 @@ class Scrubber:
             except Stopped:
                 return
             except (OSError, UnreadableState) as error:
-                _LOG.error("store check failed", extra=fields(why=str(error)))
+                _LOG.error("check of store entries failed", extra=fields(why=str(error)))
                 checked = False
             except Exception:  # noqa: BLE001 -- a defect must not end the thread, which no other code would restart
-                _LOG.exception("store check failed")
+                _LOG.exception("check of store entries failed")
                 checked = False
             if not checked:
                 self._stop.wait(POLL_SECONDS)

@@ -284,7 +284,7 @@ def _parse_survey(text: bytes) -> Subnet:
         except zlib.error as error:
             raise ibnetdiscover.NotASurvey("it cannot be unpacked by gzip") from error
         if len(text) <= ibnetdiscover.MAX_BYTES and not stream.eof:
-            raise ibnetdiscover.NotASurvey("it ends in the middle")
+            raise ibnetdiscover.NotASurvey("the survey is truncated")
     return ibnetdiscover.parse(text)
 
 

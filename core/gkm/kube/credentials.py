@@ -73,7 +73,7 @@ def load_client(kubeconfig: str | None, context: str | None) -> ApiClient:
                 kubeconfig, context, client_configuration=configuration, persist_config=False
             )
     except (ConfigException, OSError) as error:
-        raise NotConfigured(f"no configuration of the Kubernetes API: {error}") from error
+        raise NotConfigured(f"no kubeconfig or pod credentials for the Kubernetes API: {error}") from error
     return ApiClient(configuration)
 
 

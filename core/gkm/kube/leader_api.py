@@ -76,4 +76,4 @@ class LeaderApi(Api):
 
     def _check_leading(self) -> None:
         if not self._leads():
-            raise NotLeading("the lease is not held any more: another process may lead")
+            raise NotLeading("this process no longer holds the lease: another process may lead")

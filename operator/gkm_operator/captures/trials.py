@@ -263,7 +263,7 @@ class Trials:
     def _record(self, cache: CapturedCache, status: str, reason: str, message: str) -> None:
         self._verdicts.put(cache.uid, ConditionValue(HELD_BACK, status, reason, message))
         _LOG.warning(
-            "verdict HeldBack on a captured cache changed",
+            "condition HeldBack of a captured cache changed",
             extra=fields(cache=str(cache.key), reason=reason, why=message),
         )
         self._changed(cache.key)

@@ -68,7 +68,10 @@ class LeakSweep:
         # By chance, so that leaks that cannot be deleted do not keep others from their turn.
         for member in random.sample(leaks, min(len(leaks), MAX_DELETIONS)):
             namespace, name = member.metadata.namespace, member.metadata.name
-            _LOG.warning("leak found", extra=fields(object=f"{member.kind} {namespace}/{name}", group=group[1]))
+            _LOG.warning(
+                "object of an ended task group found",
+                extra=fields(object=f"{member.kind} {namespace}/{name}", group=group[1]),
+            )
             try:
                 self._writer.delete(namespace, member.kind, name, member.metadata.uid, "leaked")
             except ApiError as error:

@@ -166,7 +166,7 @@ def test_a_second_agent_on_the_same_state_is_refused(machine: Machine) -> None:
             until(lambda: is_ready(machine), "the cache is Ready")
             second = machine.once()
             assert second.returncode == 1
-            assert "another agent works on this state" in second.stderr
+            assert "another gkm-agent runs on this state directory" in second.stderr
         finally:
             process.kill()
 

@@ -78,7 +78,7 @@ class ByteStream:
         """
         for part in chain((self._rest,), self._parts):
             if bytes(part).strip(b"\0"):
-                raise GKMError(Reason.UNSAFE_CONTENT, "the image holds something behind the end of an archive")
+                raise GKMError(Reason.UNSAFE_CONTENT, "the image has data after the end of an archive")
 
 
 def joined(pieces: Iterator[memoryview]) -> memoryview:

@@ -105,7 +105,7 @@ class _DeadlineConnection(HTTPConnection):
     @property
     def _exchange(self) -> Exchange:
         if not isinstance(self.timeout, ExchangeTimeout):
-            raise TypeError("a connection outside of an exchange")
+            raise TypeError("the connection was opened outside of an exchange")
         return self.timeout.exchange
 
     def _new_conn(self) -> socket.socket:

@@ -214,7 +214,7 @@ class Transport:
                     return response
                 response.close()
             time.sleep(pause)
-        raise AssertionError("the last attempt returns or raises")
+        raise AssertionError("the attempts ended without a result")
 
     def _follow(self, request: RegistryRequest, exchange: Exchange) -> BaseHTTPResponse:
         reading = request.method in ("GET", "HEAD")

@@ -142,7 +142,7 @@ class _FreeSlots:
                 found = -count, self._left[at], self._nodes[at].rest, at
                 best = found if best is None else min(best, found)
         if best is None:
-            raise AssertionError("the nodes have slots enough")
+            raise AssertionError("the nodes have too few slots for the groups")
         self._remove(best[-1], scope, -best[0])
         return best[-1], -best[0]
 
@@ -390,7 +390,7 @@ class _Flow:
                     filled = most if whole and most == self._left[at] else 0
                     best = min(best or (1, 0, 0, 0), (-filled, self._left[at], node.rest, at))
             if best is None:
-                raise AssertionError("the choice was found to fit")
+                raise AssertionError("the pods do not fit, though the choice was found to fit")
             at = best[-1]
             taken = min(count - len(placed), self._allowed(nodes, at)) if whole else 1
             self._free += ((self._sets & nodes) == nodes) * taken - (self._sets >> at & 1) * taken
@@ -435,7 +435,7 @@ def _best_choices(nodes: Sequence[NodeSlots], groups: Sequence[GroupDemand]) -> 
     except TooLargeError:
         return None
     if solution is None:
-        raise AssertionError("the nodes have slots enough")
+        raise AssertionError("the nodes have too few slots for the groups")
     chosen = {
         group: iter([choice for choice, column in found.items() for _ in range(solution.of(column))])
         for group, found in columns.items()

@@ -56,7 +56,7 @@ def decode_nodes(text: bytes) -> Mapping[str, tuple[Neighbor, ...]]:
         raise OutputUnreadable("it is not an object of nodes, each with an output of lldpcli")
     found = {node: _neighbors(value, f"$[{number}]") for number, (node, value) in enumerate(loaded.items())}
     if any(found.values()) and not any(neighbor.chassis_id for each in found.values() for neighbor in each):
-        raise OutputUnreadable("no neighbor in it has a chassis with an id")
+        raise OutputUnreadable("no neighbor in the output has a chassis with an id")
     return found
 
 

@@ -206,7 +206,7 @@ class ClusterSources:
         """Log a reason once: it is looked again every second."""
         if why != self._logged:
             self._logged = why
-            _LOG.warning("cluster not read", extra=fields(why=why))
+            _LOG.warning("objects of the cluster not read by the topology provider", extra=fields(why=why))
 
 
 def _settings(name: str, config: Config) -> TopologyProvider:

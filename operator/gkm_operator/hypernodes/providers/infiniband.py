@@ -41,9 +41,9 @@ def subnet_of(survey: bytes) -> Subnet:
         stream = zlib.decompressobj(_GZIP)
         text = stream.decompress(b64decode(survey, validate=True), ibnetdiscover.MAX_BYTES + 1)
     except (binascii.Error, zlib.error):
-        raise ibnetdiscover.NotASurvey("it is not compressed by gzip and in base64") from None
+        raise ibnetdiscover.NotASurvey("the survey is not compressed by gzip and in base64") from None
     if len(text) <= ibnetdiscover.MAX_BYTES and not stream.eof:
-        raise ibnetdiscover.NotASurvey("it ends in the middle")
+        raise ibnetdiscover.NotASurvey("the survey is truncated")
     return ibnetdiscover.parse(text)
 
 

@@ -97,11 +97,11 @@ def _decompressed(text: str) -> bytes:
     try:
         data = stream.decompress(b64decode(text, validate=True), MAX_BYTES + 1)
     except (binascii.Error, ValueError, zlib.error):
-        raise InvalidTree("it is not compressed by zlib and in base64") from None
+        raise InvalidTree("the packed tree is not compressed by zlib and in base64") from None
     if len(data) > MAX_BYTES:
         raise InvalidTree(f"its JSON has more than {MAX_BYTES} bytes")
     if not stream.eof or stream.unused_data:
-        raise InvalidTree("it ends in the middle, or has something behind its end")
+        raise InvalidTree("the packed tree is truncated, or has data after its end")
     return data
 
 

@@ -53,7 +53,7 @@ class RunPodIndex:
 
     def _placed(self, pod: WatchedPod, plan: str, node_of: Callable[[str], str]) -> PlacedPod:
         if (facts := pod.of_run) is None:
-            raise AssertionError("only pods of runs are selected")
+            raise AssertionError("a pod that belongs to no run was selected")
         sent_for, sent = self._sent.get(facts.uid) or ("", "")
         written = node_of(facts.hostname) if facts.hostname else ""
         node = pod.node or written or (sent if facts.gated and sent_for == plan else "")

@@ -84,7 +84,8 @@ def test_an_object_of_a_version_that_ended_is_deleted_in_the_next_one(
     world.end()
     world.settle(process)
     assert (world.phase(), world.objects()) == ("Succeeded", [])
-    assert "leak found" not in caplog.text  # the path of the old version was gone, and not the object
+    # The path of the old version was gone, and not the object.
+    assert "object of an ended task group found" not in caplog.text
     world.check()
 
 

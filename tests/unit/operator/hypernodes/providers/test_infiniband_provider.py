@@ -275,5 +275,5 @@ def test_memory_is_tried_again_after_a_while(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_real_survey_is_read_and_is_refused_without_its_end() -> None:
     assert len(subnet_of(packed(REAL.read_bytes())).switches) == 40
-    with pytest.raises(NotASurvey, match="it ends in the middle"):
+    with pytest.raises(NotASurvey, match="the survey is truncated"):
         subnet_of(packed(REAL.read_bytes())[:-8])

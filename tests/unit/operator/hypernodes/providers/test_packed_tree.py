@@ -90,13 +90,16 @@ GOOD = pack(fabric(20, "n{}".format, "s{}".format))
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "it ends in the middle, or has something behind"),
-        ("secret-switch", "it is not compressed by zlib and in base64"),
-        ("é" * 8, "it is not compressed by zlib and in base64"),
-        (base64.b64encode(b"secret-switch").decode(), "it is not compressed by zlib and in base64"),
-        (base64.b64encode(zlib.compress(b"{}")[:-1] + b"x").decode(), "it is not compressed by zlib and in base64"),
-        (base64.b64encode(base64.b64decode(GOOD)[:-6]).decode(), "it ends in the middle, or has something behind"),
-        (base64.b64encode(base64.b64decode(GOOD) + b"x").decode(), "it ends in the middle, or has something behind"),
+        ("", "the packed tree is truncated, or has data after"),
+        ("secret-switch", "the packed tree is not compressed by zlib and in base64"),
+        ("é" * 8, "the packed tree is not compressed by zlib and in base64"),
+        (base64.b64encode(b"secret-switch").decode(), "the packed tree is not compressed by zlib and in base64"),
+        (
+            base64.b64encode(zlib.compress(b"{}")[:-1] + b"x").decode(),
+            "the packed tree is not compressed by zlib and in base64",
+        ),
+        (base64.b64encode(base64.b64decode(GOOD)[:-6]).decode(), "the packed tree is truncated, or has data after"),
+        (base64.b64encode(base64.b64decode(GOOD) + b"x").decode(), "the packed tree is truncated, or has data after"),
         (packed(b"[" * 100_000), "its JSON is no list of HyperNodes"),
         (packed(b'{"hypernodes":[{"name":"secret-switch"}]}'), "its JSON is no list of HyperNodes"),
         (packed(b"\xff"), "its JSON is no list of HyperNodes"),
