@@ -25,7 +25,7 @@ _LOG = logging.getLogger(__name__)
 class Counters:
     """The counters since the node started; a restarted process continues from the file.
 
-    A killed process loses at most one second of counts, which Prometheus may take for a counter reset.
+    A killed process loses at most one second of its counters, which Prometheus may take for a counter reset.
     """
 
     def __init__(self, layout: Layout) -> None:

@@ -47,7 +47,7 @@ _NO_LINKS: Final = syscalls.RESOLVE_BENEATH | syscalls.RESOLVE_NO_MAGICLINKS | s
 
 
 def used_bytes(usage: os.statvfs_result) -> int:
-    """Return the bytes in a private layer. Directories count as 0, so 0 means that no file was written."""
+    """Return the bytes in a private layer. Directories have 0 bytes, so 0 means that no file was written."""
     return (usage.f_blocks - usage.f_bfree) * usage.f_frsize
 
 

@@ -40,7 +40,7 @@ UNREADABLE = ImageClaims(readable=False)
 
 
 class ImageChecker(ImageVerifier, Protocol):
-    """What the admission webhook asks about images."""
+    """The questions of the admission webhook about images."""
 
     def claims(self, image: str, digest: str) -> ImageClaims:
         """Return what an image states about itself.
@@ -51,7 +51,7 @@ class ImageChecker(ImageVerifier, Protocol):
 
 
 class Images(ImageChecker, Protocol):
-    """What the controllers ask about images."""
+    """The questions of the controllers about images."""
 
     def with_pull_secrets(self, image: str, namespace: str | None, names: Sequence[str]) -> "Images":
         """Implement RegistryImages.with_pull_secrets."""

@@ -26,7 +26,7 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 class EntryInfo(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What the catalog knows about one entry. Times are seconds since the epoch, 0 for never.
+    """The facts about one entry. Times are seconds since the epoch, 0 for never.
 
     `mounted` is the last time at which a pod mounted the entry. `unnamed` is the time since which no cache names it (0
     while a cache names it). `checked` is the last check of its content against the file list, `boot` the id of the boot
@@ -92,7 +92,7 @@ class EntryCatalog:
                 self._entries[digest] = structs.replace(self._entries[digest], mounted=now)
 
     def record_named(self, named: AbstractSet[str], now: float) -> None:
-        """Record the digests that caches name now; all other entries count as unnamed."""
+        """Record the digests that caches name now; all other entries are unnamed from now on."""
         with self._lock:
             for digest, info in self._entries.items():
                 since = 0.0 if digest in named else (min(info.unnamed, now) or now)

@@ -20,7 +20,7 @@ from gkm.images.pulling import entry
 from gkm.images.pulling.file_list import MAX_LINE_BYTES, ListedFile
 
 FILE_COST = 4096
-"""The cost of opening a file, counted as bytes read: a cache can have 200,000 small files."""
+"""The cost of opening a file, in bytes read: a cache can have 200,000 small files."""
 _PIECE = 256 << 10
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _UNKNOWN = "no file of this name was extracted"

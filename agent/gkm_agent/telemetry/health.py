@@ -20,7 +20,7 @@ STUCK_SECONDS = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Vitals:
-    """What the health pages decide on.
+    """The state of the process that the health pages show.
 
     `idle` is the time since the end of the last reconcile pass, in seconds. `succeeded` is the result of that pass,
     None before the first. `listed`: the source has listed all caches once; one unreadable cache must not make a node

@@ -83,7 +83,7 @@ class Entries:
     key_variables: frozenset[str] = frozenset()
     """Environment variables that a key file states only if they are set."""
     by_content: bool = False
-    """Whether a file counts as an entry only if it states a key."""
+    """Whether a file is an entry only if it states a key."""
 
     @property
     def is_shared(self) -> bool:

@@ -28,7 +28,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RepairPlan:
-    """What to remove at start: records without a mounted volume, and mounts without a record."""
+    """The things to remove at start: records without a mounted volume, and mounts without a record."""
 
     records: tuple[VolumeRecord, ...]
     mounts: tuple[MarkedMount, ...]

@@ -1,4 +1,4 @@
-"""What one node reports about its caches, reduced to small, hashable values that equal nodes share.
+"""The report of one node about its caches, reduced to small, hashable values that equal nodes share.
 
 The input was written with the token of a node, which may be stolen: it is bounded before it is counted.
 """
@@ -29,7 +29,7 @@ _REASON = re.compile(r"[A-Z][A-Za-z0-9]{0,63}", re.ASCII)
 
 
 class NodeReport(NamedTuple):
-    """What one node reports about one cache; `failure` is the reason of a failure, "" if absent.
+    """The report of one node about one cache; `failure` is the reason of a failure, "" if absent.
 
     `misfit` is the reason why the cache fits no GPU of the node, "" if it fits: such a node is no failure. `unserved`:
     a pod there waits for a cache that fits no GPU, or started without it. `pulls`: the node pulls the image, waits

@@ -97,7 +97,7 @@ REGISTER_SECONDS: Final = 60.0
 
 
 class AttemptKey(NamedTuple):
-    """What an attempt is about: a claim, or the faulty announcements of a node."""
+    """The subject of an attempt: a claim, or the faulty announcements of a node."""
 
     name: str
     claim: object = None

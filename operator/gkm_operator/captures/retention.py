@@ -47,7 +47,7 @@ class RetentionVerdict(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RetentionPlan:
-    """What to do about the captures of one namespace."""
+    """The actions for the captures of one namespace."""
 
     register: Sequence[Announcement]
     """Captures that should get a cache object, the newest first. Names may repeat with different images."""

@@ -1,4 +1,4 @@
-"""Count whole free nodes by NVLink clique and GPU product, and write the ConfigMap `gkm-domains` with the counts.
+"""Count whole free nodes by NVLink clique and GPU product, and write the ConfigMap `gkm-domains`.
 
 A whole node is free if it is usable, no ComputeDomain holds its IMEX channel, and no pod on it requests GPUs. The
 ConfigMap also has the conditions of the feature. It is written on change, at most every INTERVAL_SECONDS. Admission

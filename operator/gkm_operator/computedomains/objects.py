@@ -39,7 +39,7 @@ Json = dict[str, Any]
 
 
 class WorkloadKind(StrEnum):
-    """What a domain is for: a PodCliqueSet, or pods with the same value of the label `gkm.io/compute-domain`."""
+    """The purpose of a domain: a PodCliqueSet, or pods with the same value of the label `gkm.io/compute-domain`."""
 
     SET = "set"
     LABEL = "label"

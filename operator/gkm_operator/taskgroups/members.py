@@ -124,7 +124,7 @@ class GroupMember:
 
     @property
     def unwatched(self) -> "GroupMember":
-        """Return a copy that does not count as being deleted, because its watch has ended."""
+        """Return a copy without the sign of deletion, because its watch has ended."""
         return replace(self, metadata=structs.replace(self.metadata, deletion_timestamp=None))
 
     def __str__(self) -> str:

@@ -35,7 +35,7 @@ MAX_NODES = 8
 MAX_STEPS = 5_000
 """Limit of choices that the search tries in a domain before the integer program: about 15 ms."""
 PROGRAM_STEPS = 10_000
-"""Search steps that one integer program is counted as."""
+"""The cost of one integer program in search steps."""
 _NODES = 2_000
 
 

@@ -119,7 +119,7 @@ def matched(
 
 
 def by_kind(offer: Capacity, nodes: Mapping[str, int]) -> Counter[int]:
-    """Return counts for each kind of nodes from counts for each node."""
+    """Return the sum for each kind of nodes of numbers for each node."""
     found: Counter[int] = Counter()
     for name, count in nodes.items():
         found[offer.kind_of(name)] += count

@@ -17,7 +17,7 @@ from gkm.topology.trees.tree import Tree
 
 WINDOW_SECONDS = 86_400.0
 GROWTH_PERCENT = 10
-"""How many percent of affected nodes may be added between rounds for a change to count as the same."""
+"""How many percent of affected nodes may be added between rounds for a change to be the same."""
 _OWN = re.compile(r"node-[0-9a-f]{20}", re.ASCII)  # gkm.topology.names.own_label_value
 
 Places = Mapping[str, Mapping[str, str]]

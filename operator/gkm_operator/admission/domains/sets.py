@@ -110,7 +110,7 @@ class SetValidation:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What the domains of one group need: `nodes` whole nodes in one clique, for each of `domains` domains.
+    """The needs of the domains of one group: `nodes` whole nodes in one clique, for each of `domains` domains.
 
     `gpus` has the GPUs of one pod of each clique template; 0 if resources do not show it.
     """

@@ -22,7 +22,7 @@ class TooManyClaims(ViewUnavailable):
 
 
 class View(Protocol):
-    """What one review can read of the cluster."""
+    """The part of the cluster that one review can read."""
 
     @property
     def grove_manages_domains(self) -> bool | None:

@@ -34,7 +34,7 @@ SECONDS = 10.0
 
 
 class SessionStage(IntEnum):
-    """What a session is doing, in the order of eviction; a slow active session is evicted first."""
+    """The stage of a session, in the order of eviction; a slow active session is evicted first."""
 
     IDLE = 0
     """Waiting between two requests."""

@@ -61,7 +61,7 @@ CLOSE_SECONDS = 5.0
 
 HEARTBEAT_SECONDS = 1.0
 HUNG_SECONDS = 10.0
-"""Seconds without a heartbeat after which the event loop counts as hung. The API server waits for 10 seconds."""
+"""Seconds without a heartbeat after which the event loop is considered hung. The API server waits for 10 seconds."""
 
 _BACKLOG = 512
 _FULL_SECONDS = 0.1

@@ -48,7 +48,7 @@ MAX_HEADER_BYTES = 16 << 10
 meanwhile."""
 
 LARGE_BYTES = 256 << 10
-"""Bytes from which a body counts as large. A review of a cache contains the object twice, with some 10 KiB each."""
+"""Bytes from which a body is large. A review of a cache contains the object twice, with some 10 KiB each."""
 
 SPARE = 8
 """Factor for the memory of a growing bytearray, which over-allocates by one eighth (bytearrayobject.c)."""

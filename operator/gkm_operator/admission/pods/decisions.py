@@ -48,7 +48,7 @@ MAX_CONTAINERS = 16
 
 
 class Injected(Struct, frozen=True, omit_defaults=True):
-    """What was added to a pod for one cache."""
+    """The additions to a pod for one cache."""
 
     cache: str
     volume: str

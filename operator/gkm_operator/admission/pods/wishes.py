@@ -20,7 +20,7 @@ class Skipped(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What a pod requests. `path` and `container` are "" for the default."""
+    """The requests of a pod about a cache. `path` and `container` are "" for the default."""
 
     caches: tuple[CacheRef, ...] = ()
     container: str = ""

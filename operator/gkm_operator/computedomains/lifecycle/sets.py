@@ -46,7 +46,7 @@ NOTHING = Required()
 
 @dataclass(frozen=True, slots=True)
 class SetPlan:
-    """What to do about the domains of a set; `pod_clique_set` is None if the set does not exist.
+    """The actions for the domains of a set; `pod_clique_set` is None if the set does not exist.
 
     `lost` are required domains that are being deleted and do not work any more. `unseen` are the claims that decide
     whether the set requires more domains. `held` are domains that were to go and that pods on dead nodes hold, and

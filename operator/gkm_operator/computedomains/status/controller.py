@@ -128,7 +128,7 @@ NAME = "domain-status"
 WORKERS = 4
 PER_NAMESPACE = 2
 TEMPLATE_SECONDS = 30.0
-"""Seconds that NVIDIA's controller may take for the claim template of a new domain before it counts as missing."""
+"""Seconds that NVIDIA's controller may take for the claim template of a new domain before it is missing."""
 SETTLE_SECONDS = 0.5
 """Seconds between a change that can wait and the reconcile, so that one reconcile covers several changes."""
 

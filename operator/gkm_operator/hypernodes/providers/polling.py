@@ -35,7 +35,7 @@ class SourceMissing(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a provider knows when it reads: the view of the cluster, and the names of its present HyperNodes."""
+    """The knowledge of a provider when it reads: the view of the cluster, and the names of its present HyperNodes."""
 
     view: LiveView
     existing: Container[str]

@@ -106,7 +106,7 @@ START_SECONDS = 300.0
 STOP_SECONDS = 8.0
 """Seconds that a provider may take to stop; the kubelet kills it after 20 s."""
 HANGS_SECONDS = 600.0
-"""Seconds without progress after which a thread counts as hung, so that the kubelet restarts the pod."""
+"""Seconds without progress after which a thread is considered hung, so that the kubelet restarts the pod."""
 _LAST_WRITES, _LAST_PAUSE_SECONDS = 3, 0.5
 _LOOK_SECONDS, _SOURCES_SECONDS = 0.5, 5.0
 _BACKOFF = Backoff(1.0, 30.0)

@@ -26,7 +26,7 @@ _MAX_NAMED_NODES = 3
 
 
 class RunAction(StrEnum):
-    """What to do about a run.
+    """The action for a run.
 
     NOTHING is for a run that is being deleted. AFRESH plans as if it had no plan, AGAIN from its plan, and FOLLOW from
     its pods.
@@ -42,7 +42,7 @@ class RunAction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PlanDecision:
-    """What to do about a run, and the reason, which the new plan records; "" for a first plan.
+    """The action for a run, and the reason, which the new plan records; "" for a first plan.
 
     `requested` is set if a user requested the new plan: the run keeps its plan while the request is delayed.
     """

@@ -259,7 +259,7 @@ class FreeCapacity:
         self._by_demand: LRUCache[str, tuple[NodeDemand, FreeGpus]] = LRUCache(_MAX_INVENTORIES)
 
     def free_for(self, run: RunKey, demand: NodeDemand, retained: Sequence[Node] = (), *, alone: bool) -> FreeGpus:
-        """Return the GPUs that a run may use; with `alone`, GPUs of its own plan and pods count as free.
+        """Return the GPUs that a run may use; with `alone`, GPUs of its own plan and pods are free.
 
         `retained` are nodes that take no new groups, with the GPUs that the run keeps there.
         """
