@@ -140,15 +140,15 @@ class CacheStatus(HasConditions, Struct, frozen=True, rename="camel", omit_defau
     image_volume: ImageVolume | None = None
     """The image for image volumes; absent unless resolvedDigest is verified and was built for a mount path."""
     total_nodes: Count = 0
-    """Nodes that report the cache."""
+    """Number of nodes that report the cache."""
     ready_nodes: Count = 0
-    """Nodes that respond and have the cache ready at resolvedDigest."""
+    """Number of nodes that respond and have the cache ready at resolvedDigest."""
     failed_nodes: Count = 0
-    """Nodes on which the cache failed, or whose GPUs are lost."""
+    """Number of nodes on which the cache failed, or whose GPUs are lost."""
     incompatible_nodes: Count = 0
-    """Nodes whose GPUs the cache does not fit; they are no failure, and Ready does not wait for them."""
+    """Number of nodes whose GPUs the cache does not fit; they are no failure, and Ready does not wait for them."""
     pods_using: Count = 0
-    """Volumes of pods on all nodes that have the cache mounted."""
+    """Number of pod volumes on all nodes that have the cache mounted."""
     ready: str = ""
     """Ready nodes of those that are not incompatible, such as 8/10, for the printer column."""
     failed_node_conditions: dict[str, list[str]] = field(default_factory=dict)

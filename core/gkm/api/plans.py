@@ -134,7 +134,7 @@ class PlanMetrics(Struct, frozen=True, rename="camel"):
     """Metrics of the plan, and a lower bound for the metric that its policy compares first."""
 
     domains: Count
-    """Fabric domains that the groups lie in."""
+    """Number of fabric domains that the groups lie in."""
     lower_bound: Count
     """Lower bound for the metric that the policy compares first; no plan is below it."""
     gap: Count
@@ -142,11 +142,11 @@ class PlanMetrics(Struct, frozen=True, rename="camel"):
     stranded_gpus: Count = field(name="strandedGPUs")
     """GPUs that stay free in the domains that the groups lie in."""
     blocks: Count
-    """Blocks that the groups lie in."""
+    """Number of blocks that the groups lie in."""
     pristine_domains: Count
-    """Domains of the plan in which no GPU was in use before."""
+    """Number of domains of the plan in which no GPU was in use before."""
     spares_elsewhere: Count
-    """Groups with a spare in another domain."""
+    """Number of groups with a spare in another domain."""
     fragmentation: PlanFragmentation | None = None
 
 

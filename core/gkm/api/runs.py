@@ -193,11 +193,11 @@ class RunPods(Struct, frozen=True, omit_defaults=True):
     """Pods of a run by what spec.nodeName says; a pod that ended, or whose deletion began, is in none."""
 
     followed: Count = 0
-    """Pods that run where the plan says."""
+    """Number of pods that run on their planned nodes."""
     waiting: Count = 0
-    """Pods without a node."""
+    """Number of pods without a node."""
     diverged: Count = 0
-    """Pods on a node, or bound to a node, where the plan has no place for them."""
+    """Number of pods on a node, or bound to a node, where the plan has no place for them."""
 
 
 class RunStatus(HasConditions, Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -209,7 +209,7 @@ class RunStatus(HasConditions, Struct, frozen=True, rename="camel", omit_default
     gpus: GPUsOrZero = 0
     """Planned GPUs; less than spec.gpus if a malleable run was reduced."""
     domains: Count = 0
-    """Fabric domains that the groups of the plan lie in."""
+    """Number of fabric domains that the groups of the plan lie in."""
     binding_level: _Text = ""
     """Constraint that prevents the run from fitting."""
     largest_feasible_groups: Count | None = None

@@ -423,7 +423,7 @@ class FormerPlan:
 class Repair:
     """A group that stays in its domain and scope but changes nodes: the GPUs that it gives up, and those it gets.
 
-    `spares` are the pods that went to the nodes of spares, its own or its neighbours'.
+    `spares` are the pods that went to the nodes of spares, its own or its neighbors'.
     """
 
     group: int

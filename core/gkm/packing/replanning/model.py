@@ -177,7 +177,7 @@ class _Staying:
         self._counts: Counter[tuple[bool, Key]] = Counter()
 
     def fixed(self) -> bool:
-        """Hold the untouched groups where they are; return False if the model has no columns for them."""
+        """Keep the undamaged groups where they are; return False if the model has no columns for them."""
         for member in self._surviving.untouched:
             if self._groups(self._key(member)) is None:
                 return False
@@ -187,7 +187,7 @@ class _Staying:
         return True
 
     def add(self) -> None:
-        """Add the columns of touched groups, and the rows that let them stay only where their domain takes as many."""
+        """Add a column for each damaged group that may stay, and rows that let it stay only if its domain takes it."""
         program = self._model.program
         stays = {key: Sum() for key in self._counts}
         for member in self._surviving.touched:

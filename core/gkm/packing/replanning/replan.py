@@ -85,13 +85,13 @@ class _Task:
     deadline: float
 
     def beside_untouched(self, sized: Request) -> Replanned | None:
-        """Return the plan in which untouched groups stay as they are; None if the others do not fit beside them."""
+        """Return the plan in which undamaged groups stay as they are; None if the others do not fit beside them."""
         surviving = self._surviving(sized)
         chosen = surviving and assign(self.offer, sized, surviving, self.deadline)
         return self._result(sized, surviving, chosen) if surviving and chosen else None
 
     def with_untouched_released(self) -> Replanned | None:
-        """Return the plan with the fewest moves where untouched groups may move as well; None if no plan fits."""
+        """Return the plan with the fewest moves where undamaged groups may move as well; None if no plan fits."""
         surviving = self._surviving(self.request)
         if surviving is None:
             return None

@@ -49,7 +49,7 @@ class SurvivingPlan:
     lenient: bool
 
     def with_released(self, members: Sequence[SurvivingGroup]) -> "SurvivingPlan":
-        """Return the same plan, but let these untouched groups move."""
+        """Return the same remains, but let these undamaged groups move."""
         indexes = {member.index for member in members}
         return replace(
             self,
