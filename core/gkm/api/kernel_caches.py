@@ -1,6 +1,6 @@
 """KernelCache and KernelCacheNodeGroup of KServe (serving.kserve.io/v1alpha1), reduced to what GKM reads and writes.
 
-Read from KServe's types of autumn 2026. Of these objects, GKM writes the status of KernelCaches and nothing else.
+Read from KServe's types of autumn 2026. GKM writes only the status of KernelCaches.
 """
 
 from typing import Annotated

@@ -72,7 +72,7 @@ class Entries:
     key_file: re.Pattern[str]
     read: Callable[[bytes], Key | None]
     max_bytes: int
-    """Limit of bytes of a key file. Of a longer file this part is read if `may_truncate`, else the file is ignored."""
+    """Limit of bytes of a key file. If `may_truncate`, this part of a longer file is read, else the file is ignored."""
     equal: MissReason
     """The reason of a miss for an entry whose stated factors are all equal."""
     unstated: str

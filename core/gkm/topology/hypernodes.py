@@ -41,7 +41,7 @@ class HyperNode(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Forest:
-    """HyperNodes by name with their parents; of several with the same name, the first.
+    """HyperNodes by name, the first of each name, with their parents.
 
     `parents` has the parents of each member HyperNode, also of `missing` ones. `order` lists parents before their
     children; it lacks the `cyclic` HyperNodes, which lie in a cycle or below one.
