@@ -14,4 +14,4 @@ def test_a_fatal_error_ends_with_one_line(tmp_path: Path) -> None:
     assert done.returncode == 1
     told = json.loads(line)
     assert (told["event"], told["command"], told["error"]) == ("process failed", "controllers", "NotConfigured")
-    assert "no configuration of the Kubernetes API" in told["why"]
+    assert "no kubeconfig or pod credentials for the Kubernetes API" in told["why"]

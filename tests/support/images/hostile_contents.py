@@ -71,7 +71,7 @@ SIZES = (
         4,
         layer(_GZ_GOOD + gzip.compress(tree((INSIDE + "b", b"")))),
         UNSAFE,
-        "behind the end of an archive",
+        "data after the end of an archive",
     ),
     Row("pieces that yield nothing", 4, layer(_GZ_GOOD + gzip.compress(b"", mtime=0) * 2000), UNSAFE, "empty or tiny"),
     Row(

@@ -53,7 +53,7 @@ def test_each_verb_of_the_api_is_a_read_or_a_write_here() -> None:
 @pytest.mark.parametrize("verb", sorted(WRITES))
 def test_a_write_of_a_process_that_does_not_lead_is_not_sent(verb: str) -> None:
     api = an_api()
-    with pytest.raises(NotLeading, match="the lease is not held any more"):
+    with pytest.raises(NotLeading, match="this process no longer holds the lease"):
         WRITES[verb](LeaderApi(api, lambda: False))
     assert api.calls == []
 
@@ -76,6 +76,6 @@ def test_leadership_is_asked_before_each_write_anew() -> None:
     api, answers = an_api(), iter([True, False])
     ours = LeaderApi(api, lambda: next(answers))
     WRITES["merge"](ours)
-    with pytest.raises(NotLeading, match="the lease is not held any more"):
+    with pytest.raises(NotLeading, match="this process no longer holds the lease"):
         WRITES["merge"](ours)
     assert len(api.calls) == 1

@@ -102,7 +102,7 @@ def test_a_new_process_of_the_controllers_has_the_last_tree_at_once(watched: Wat
 CYCLE = [leaf("one", Member("HyperNode", "two")), leaf("two", Member("HyperNode", "one"))]
 WRONG: dict[str, tuple[str, str]] = {
     "no tree": ("secret-switch", "the packed tree is not compressed by zlib and in base64"),
-    "cut off": (ONE[:40], "it "),
+    "cut off": (ONE[:40], "the packed tree is truncated"),
     "a cycle": (pack(CYCLE), "a HyperNode contains itself"),
     "two parents": (
         pack([leaf("a", Member("Node", "n1")), leaf("b", Member("Node", "n1"))]),

@@ -86,11 +86,11 @@ def test_a_survey_is_parsed_once_also_one_that_cannot_be_read(monkeypatch: pytes
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (b"", "ends in the middle"),
+        (b"", "the survey is truncated"),
         (b"not base64!", "not compressed by gzip"),
         (b"\xff", "not compressed by gzip"),
         (base64.b64encode(b"plain"), "not compressed by gzip"),
-        (base64.b64encode(gzip.compress(b"x" * 1000)[:-4]), "ends in the middle"),
+        (base64.b64encode(gzip.compress(b"x" * 1000)[:-4]), "the survey is truncated"),
         (packed(b"nothing"), "names no switch"),
     ],
     ids=["empty", "no base64", "no text", "no gzip", "no end", "no survey"],
