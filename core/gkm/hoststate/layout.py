@@ -151,11 +151,11 @@ class Layout:
         return self.state.joinpath("caches", ref.scope, ref.name, "family.json")
 
     def volume_record(self, volume_id: str) -> Path:
-        """Return the record of a mounted volume."""
+        """Return the path of the record file of a mounted volume."""
         return self.volumes / names.volume_id(volume_id) / "record.json"
 
     def usage_file(self, ref: CacheRef) -> Path:
-        """Return the usage file of a cache, derived from the records."""
+        """Return the path of the usage file of a cache, which lists the pods that mount it."""
         return self.usage / ref.scope / ref.name / "usage.json"
 
     def waiting_file(self, ref: CacheRef) -> Path:

@@ -13,7 +13,8 @@ from gkm_cli.doctor.installation.objects import OUR_LABEL, InstalledNode, gpus_o
 from gkm_cli.doctor.installation.observed import InstallationFacts, problem
 
 OLDEST_KUBELET = (1, 32)
-"""Tokens of the agents must name their node (README.md), and preStop hooks sleep."""
+"""The oldest usable kubelet version: agents need tokens that name their node (README.md), and preStop hooks that
+sleep."""
 MAX_SKEW = timedelta(seconds=30)
 DRIVER_REASONS = frozenset({Reason.DRIVER_TOO_OLD, Reason.PTX_TOO_NEW})
 CacheKey = tuple[str, str]

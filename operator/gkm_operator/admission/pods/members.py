@@ -58,7 +58,7 @@ class ThinMetadata(Struct, frozen=True, rename="camel", gc=False):
 
 
 class ThinCache(Struct, frozen=True, gc=False):
-    """A cache."""
+    """A cache as the admission webhook watches it, reduced to a few fields."""
 
     metadata: ThinMetadata
     spec: ThinSpec = ThinSpec()

@@ -87,7 +87,11 @@ ROW = {"description": "Computer IB Port", "system_name": "dgx-0", "guid": "01", 
     ("option", "content", "message"),
     [
         ("--ufm", [{"system_type": "switch", "ip": "10.0.0.1"}], "no row in it is a port of a Computer or a Switch"),
-        ("--lldp", {"dgx-0": {"lldp": {"interface": [{"eth0": {"ttl": 120}}]}}}, "no neighbor in the output has a chassis"),
+        (
+            "--lldp",
+            {"dgx-0": {"lldp": {"interface": [{"eth0": {"ttl": 120}}]}}},
+            "no neighbor in the output has a chassis",
+        ),
         ("--tree-file", {"items": [], "kind": "List"}, "the file has no `domains`"),
     ],
 )
