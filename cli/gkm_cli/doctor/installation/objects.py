@@ -91,7 +91,7 @@ class InstalledNode(Struct, frozen=True):
         return any(one.type == condition and one.status == "True" for one in self.status.conditions)
 
     def has(self, gpus: re.Pattern[str]) -> bool:
-        """Return whether the node has allocatable GPUs under a resource name that matches the pattern."""
+        """Return whether the capacity of the node has GPUs under a resource name that matches the pattern."""
         return any(count != "0" and gpus.fullmatch(name) for name, count in self.status.capacity.items())
 
 
