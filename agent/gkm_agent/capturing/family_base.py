@@ -2,9 +2,14 @@
 
 The pod saw its own files over the files of its cache, so both have the same paths. If both have a file, the union keeps
 the file of the base, because its signer vouched for that file. The files are hard links, so a union takes no space.
+
+Torch names a graph by its key and by the hash of its content, which has the time that its compilation took: two pods
+never write the same one. Torch loads all graphs of a key until one suits. So where both have a key, the graphs of the
+generation stay, and no pod adds a graph to those.
 """
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,11 +27,13 @@ from gkm.hoststate.pointers import CacheState
 from gkm.images.pulling import entry, file_list
 from gkm.images.pulling.extract import MAX_FILES
 from gkm.images.reference import Reference
+from gkm.runtimes.inductor import GRAPH_PATH
 
 from gkm_agent.capturing.progress import CaptureOrigin
 from gkm_agent.store import integrity
 
 WORK: Final = ".union-"
+_GRAPH: Final = re.compile(rf".*/(?:{GRAPH_PATH})", re.ASCII | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +138,8 @@ def _link(source: Path, target: Path) -> None:
         for one in found:
             inside = target / one.name
             if one.is_dir(follow_symlinks=False):
-                if not inside.is_symlink() and (inside.is_dir() or not inside.exists()):
+                may_grow = inside.is_dir() and not inside.is_symlink() and not _GRAPH.fullmatch(str(inside))
+                if may_grow or not os.path.lexists(inside):
                     inside.mkdir(0o700, exist_ok=True)
                     _link(Path(one.path), inside)
             elif not os.path.lexists(inside):

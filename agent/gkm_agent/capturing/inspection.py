@@ -4,7 +4,7 @@ The files do not decide about the hardware. The agent measured it on the node, a
 refused, because a node would offer kernels that no GPU here has run.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -61,8 +61,10 @@ class Inspection:
         return content_digest(self.hardware.key, self.files)
 
 
-def inspect(content: Path, inventory: Inventory, max_bytes: int) -> Inspection:
+def inspect(content: Path, inventory: Inventory, max_bytes: int, kept: Collection[str] = ()) -> Inspection:
     """Inspect a capture and return its files; the total size is checked against `max_bytes` before any file is read.
+
+    `kept` are the files of the image that it extends.
 
     Raises:
         GKMError: UNSAFE_CONTENT for links, devices, names and paths that no cache has; TOO_LARGE; METADATA_MISSING when
@@ -73,9 +75,9 @@ def inspect(content: Path, inventory: Inventory, max_bytes: int) -> Inspection:
     """
     measured = _measured(inventory)
     read = _Reader(_Limits(max_bytes))
-    files = {part.directory: read.directory(part) for part in captured_in(content, _Limits(max_bytes).count)}
+    files = {part.directory: read.directory(part) for part in captured_in(content, kept, _Limits(max_bytes).count)}
     read.check()
-    caches = scan_captured(content, sorted(measured) if any(files.values()) else ())
+    caches = scan_captured(content, sorted(measured) if any(files.values()) else (), kept)
     targets = [*(target for cache in caches for target in cache.targets), *read.compiled.named_in]
     kinds = {target for target in measured if any(_is_of(target, stated) for stated in targets)}
     for target in targets:

@@ -132,8 +132,11 @@ class CaptureSteps:
         base = self._base(origin)
         try:
             with union(self.layout, directory / self.union, base, self._end_if_stopped) as content:
-                found = inspect(content, self.inventory(), self.settings.max_bytes)
-                self._check_new(directory, origin, found, base, others)
+                kept = self._kept(base)
+                found = inspect(content, self.inventory(), self.settings.max_bytes, kept)
+                if base:
+                    _check_adds(base, kept, found)
+                check_new(self.layout, directory, origin, found, others)
         except GKMError as error:
             if error.transient or error.reason in _UNKNOWN_HARDWARE or error.reason is Reason.NODE_ERROR:
                 raise
@@ -155,19 +158,8 @@ class CaptureSteps:
         family = family_of(origin, self.settings.caches)
         return chosen_base(self.layout, family) if family else None
 
-    def _check_new(
-        self,
-        directory: Path,
-        origin: CaptureOrigin,
-        found: Inspection,
-        base: FamilyBase | None,
-        others: Iterable[Path],
-    ) -> None:
-        if base is not None:
-            present = files_in(self.layout, base)
-            if all(file.path in present for file in found.files):
-                raise GKMError(Reason.NOT_REQUIRED, f"every file is in the generation {base.digest} of the family")
-        check_new(self.layout, directory, origin, found, others)
+    def _kept(self, base: FamilyBase | None) -> frozenset[str]:
+        return files_in(self.layout, base) if base else frozenset()
 
     def _pack(self, directory: Path, origin: CaptureOrigin, before: Progress) -> Progress:
         hardware, ref = _hardware(before), self._reference(origin, before)
@@ -183,7 +175,7 @@ class CaptureSteps:
             stated = [GpuTarget(hardware.backend, hardware.arch.removeprefix("sm_"), hardware.warp_size)]
             with union(self.layout, directory / self.union, base, self._end_if_stopped) as content:
                 image = pack(
-                    scan_captured(content, stated),
+                    scan_captured(content, stated, self._kept(base)),
                     hardware.runtime,
                     work,
                     versions=DependencyVersions(),
@@ -276,6 +268,11 @@ class CaptureSteps:
     def _end_if_stopped(self, *_progress: int) -> None:
         if self.stop.is_set():
             raise CaptureStopped
+
+
+def _check_adds(base: FamilyBase, kept: frozenset[str], found: Inspection) -> None:
+    if kept.issuperset(file.path for file in found.files):
+        raise GKMError(Reason.NOT_REQUIRED, f"every file is in the generation {base.digest} of the family")
 
 
 def _hardware(found: Progress) -> Hardware:

@@ -22,14 +22,18 @@ _CONTENT: Final = r"[a-z0-9]{1,64}"
 _FXGRAPH: Final = folder(r"fxgraph", folder(_SHARD, folder(_KEY, file(_CONTENT))))
 _AUTOGRAD: Final = folder(r"aotautograd", folder(_KEY, file(_CONTENT)))
 _CODE: Final = r"[a-z0-9_]{8,140}(?:\.[A-Za-z0-9_-]{1,40}){1,4}"
-"""Generated code and what is compiled from it: `c<hash>.py`, `.cpp`, `.so`, `.best_config`, `.kernel_perf`…"""
+"""Generated code: `c<hash>.py`, `.cpp`, `.kernel_perf`…"""
+_TUNED: Final = r"[a-z0-9_]{8,140}\.best_config"
+_COMPILED: Final = r"[a-z0-9_]{8,140}(?:\.[A-Za-z0-9_-]{1,40}){0,3}\.(?:so|o|a|gch|pch)"
+"""Code for the processor. Its key has the words `-march=native` (torch/_inductor/cpp_builder.py), not the processor: on
+another machine it may be a hit and an illegal instruction."""
 
 GRAPHS: Final[Layout] = (
     _FXGRAPH,
     _AUTOGRAD,
     folder(r"triton", folder(r"[0-9]{1,3}", *TRITON.layout)),
-    folder(r"locks", file(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\.lock")),
-    folder(_SHARD, file(_CODE)),
+    folder(r"locks", file(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\.lock", FileKind.UNCAPTURED)),
+    folder(_SHARD, file(_COMPILED, FileKind.UNCAPTURED), file(_TUNED, needs=()), file(_CODE)),
 )
 """The directory of graphs inside directories of other runtimes."""
 
@@ -86,6 +90,4 @@ INDUCTOR: Final = Runtime(
         "torch keys on each graph, its settings and its own sources, which it meets as it runs",
         may_truncate=True,
     ),
-    # Pickles and generated code are programs: no check of form tells what they do.
-    captured=False,
 )

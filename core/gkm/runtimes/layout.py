@@ -16,8 +16,9 @@ class FileKind(StrEnum):
     """The kind of a file in a cache directory; the value is the name that users see."""
 
     CONTENT = "cache files"
-    HINT = "notes that only make a start faster"
-    """The build packs such files and a capture does not: they have no code for a GPU."""
+    UNCAPTURED = "left on the node by a capture"
+    """Packed by a build, whose user knows the machines: notes that only make a start faster, locks, and code for the
+    processor of one machine."""
     ARTIFACTS = "files of artifacts"
     """Content if its bytes have the frame of one: the user chose the name."""
     INCOMPLETE = "incomplete or damaged kernels"
@@ -32,7 +33,7 @@ class FileKind(StrEnum):
     FOREIGN = "files that no runtime wrote as a cache"
 
 
-PACKED: Final = frozenset({FileKind.CONTENT, FileKind.HINT, FileKind.ARTIFACTS})
+PACKED: Final = frozenset({FileKind.CONTENT, FileKind.UNCAPTURED, FileKind.ARTIFACTS})
 
 
 @dataclass(frozen=True, slots=True)

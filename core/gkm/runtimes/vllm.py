@@ -127,7 +127,7 @@ VLLM: Final = Runtime(
         _TUNED,
         _ROCM,
         folder(r"dummy_cache"),
-        folder(r"modelinfos", file(r"[A-Za-z0-9_-]{1,200}\.json", FileKind.HINT)),
+        folder(r"modelinfos", file(r"[A-Za-z0-9_-]{1,200}\.json", FileKind.UNCAPTURED)),
         folder(r"startup_plan", file(r".+", _MACHINE)),
         file(r"gpu_p2p_access_cache_for_.*\.json", _MACHINE),
         # A process may use one directory for both.

@@ -29,13 +29,17 @@ class FamilyNode:
 
     def choose(self, report: CapturedImage, *, pulled: bool = True) -> str:
         """Make the image of a capture the generation that this node gives to its pods; return its digest."""
-        layout, image = self.node.layout, Reference.parse(report.image)
+        return self.choose_image(report.name, Reference.parse(report.image), pulled=pulled)
+
+    def choose_image(self, name: str, image: Reference, *, pulled: bool = True) -> str:
+        """Make an image, by digest, the member that this node gives to its pods; return its digest."""
+        layout = self.node.layout
         layout.make_state_directories()
         if pulled:
             described = cache.describe(self.client, image)
             pull.fetch(self.client, described, layout, max_bytes=1 << 30)
-        member = CacheRef(self.family.namespace, report.name)
-        pointers.save(layout, Pointer(member, report.image, CacheState.READY, image.target))
+        member = CacheRef(self.family.namespace, name)
+        pointers.save(layout, Pointer(member, str(image), CacheState.READY, image.target))
         families.save(layout, FamilyChoice(self.family, member))
         return image.target
 

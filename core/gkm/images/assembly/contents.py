@@ -36,7 +36,7 @@ from gkm.runtimes.vllm import ROOT
 
 SCANNED: Final = frozenset({Format.TRITON, Format.VLLM, Format.INDUCTOR})
 """The formats that have separate scanners, and a manifest with their name as its key."""
-_KNOWN: Final = frozenset({FileKind.CONTENT, FileKind.HINT})
+_KNOWN: Final = frozenset({FileKind.CONTENT, FileKind.UNCAPTURED})
 """A path of these kinds tells enough."""
 
 

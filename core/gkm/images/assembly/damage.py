@@ -4,7 +4,7 @@ Triton writes the files of a kernel one by one and the group file last, so a pro
 leaves a directory that never hits. A file that lost its content fails the process that loads it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -81,16 +81,16 @@ def damaged_kernels(directory: Path, selection: Selection) -> dict[str, str]:
     return kernels | entries.finish()
 
 
-def captured_selection(part: FoundCache, check: Callable[[TreeEntry], None]) -> Selection:
+def captured_selection(part: FoundCache, check: Callable[[TreeEntry], None], kept: Iterable[str] = ()) -> Selection:
     """Return the files to take from a capture, without entries that lack a file: such an entry may crash a program.
 
     Triton's kernels are not in the selection: a capture refuses one that is damaged. `check` gets each file and
-    directory before anything is read of it or kept.
+    directory before anything is read of it or kept. `kept` as in `of_captured`.
 
     Raises:
         GKMError, OSError: as `walk` raises.
     """
-    selection = of_captured(part.runtime, part.inside)
+    selection = of_captured(part.runtime, part.inside, kept)
     entries = EntryCheck(selection)
     for entry in walk(part.directory, selection):
         check(entry)

@@ -6,7 +6,7 @@ without a leading "./", and the manifest of each cache behind its files.
 
 import re
 import tarfile
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from gkm.images.archives.compression import deflated
 from gkm.images.assembly.base_layers import BaseLayers
 from gkm.images.assembly.contents import CacheContents, scan_directory
 from gkm.images.assembly.replacements import replacement
-from gkm.images.assembly.selection import EVERYTHING, Selection
+from gkm.images.assembly.selection import EVERYTHING, Selection, with_directories
 from gkm.images.assembly.several import image_labels
 from gkm.images.assembly.tree import walk
 from gkm.images.assembly.versions import DependencyVersions
@@ -106,7 +106,7 @@ def _tar(caches: Sequence[CacheContents], present: Collection[str], report: Prog
         place = directory_of(cache.format.value, names)
         prefix = f"{place}/" if place else ""
         inside = (path.removeprefix(prefix) for path in present if path.startswith(prefix))
-        yield from _members(cache, _with_directories(inside), count)
+        yield from _members(cache, with_directories(inside), count)
     yield bytes(2 * BLOCK)
 
 
@@ -142,15 +142,6 @@ def _members(contents: CacheContents, present: Collection[str], count: ByteCount
     yield _header(contents.format.manifest_path.rpartition("/")[0], tarfile.DIRTYPE, 0, _DIRECTORY_MODE)
     yield _header(contents.format.manifest_path, tarfile.REGTYPE, len(contents.manifest), _FILE_MODE)
     yield contents.manifest + bytes(-len(contents.manifest) % BLOCK)
-
-
-def _with_directories(paths: Iterable[str]) -> set[str]:
-    found: set[str] = set()
-    for path in paths:
-        while path and path not in found:
-            found.add(path)
-            path = path.rpartition("/")[0]  # noqa: PLW2901 -- its parents
-    return found
 
 
 def missing_directories(runtime: Runtime | None, directories: Collection[str]) -> list[str]:

@@ -1,6 +1,6 @@
 """Choose by path which files of a directory an image gets, and count the files that are left out."""
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -18,19 +18,19 @@ KindOf = Callable[[str, bool], FileKind]
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which kinds of files an image gets; `excluded` are paths that were left out because of their content.
+    """The kind of each path, and the kinds that an image gets; `decided` are paths whose kind their names do not tell.
 
     `runtime` is the one whose table decides; None if absent.
     """
 
     kind: KindOf
     packed: frozenset[FileKind] = PACKED
-    excluded: Mapping[str, FileKind] = field(default_factory=dict)
+    decided: Mapping[str, FileKind] = field(default_factory=dict)
     runtime: Runtime | None = None
 
     def kind_of(self, path: str, *, is_directory: bool) -> FileKind:
         """Return the kind of a file or directory."""
-        return self.excluded.get(path) or self.kind(path, is_directory)
+        return self.decided.get(path) or self.kind(path, is_directory)
 
     def place_of(self, path: str, *, is_directory: bool) -> Place | None:
         """Return what a path means in the layout of the runtime; None if the layout does not have it."""
@@ -38,7 +38,7 @@ class Selection:
 
     def without(self, excluded: Mapping[str, FileKind]) -> "Selection":
         """Return a selection that excludes further paths."""
-        return replace(self, excluded={**self.excluded, **excluded})
+        return replace(self, decided={**self.decided, **excluded})
 
 
 EVERYTHING: Final = Selection(lambda _path, _is_directory: FileKind.CONTENT)
@@ -53,9 +53,23 @@ def of_runtime(runtime: Runtime, *, all_files: bool = False, inside: Container[s
     return Selection(_kind_of(runtime, inside), _INSISTED if all_files else PACKED, runtime=runtime)
 
 
-def of_captured(runtime: Runtime, inside: Container[str] = ()) -> Selection:
-    """Return the selection for the files that a runtime compiled into a pod's private layer."""
-    return Selection(_kind_of(runtime, inside), frozenset({FileKind.CONTENT}), runtime=runtime)
+def of_captured(runtime: Runtime, inside: Container[str] = (), kept: Iterable[str] = ()) -> Selection:
+    """Return the selection for the files that a runtime compiled into a pod's private layer.
+
+    `kept` are the files of the image that the capture extends: its builder chose them, and they stay.
+    """
+    decided = dict.fromkeys(with_directories(kept), FileKind.CONTENT)
+    return Selection(_kind_of(runtime, inside), frozenset({FileKind.CONTENT}), decided, runtime)
+
+
+def with_directories(paths: Iterable[str]) -> set[str]:
+    """Return paths and the directories above them."""
+    found: set[str] = set()
+    for path in paths:
+        while path and path not in found:
+            found.add(path)
+            path = path.rpartition("/")[0]  # noqa: PLW2901 -- its parents
+    return found
 
 
 def _kind_of(runtime: Runtime, inside: Container[str]) -> KindOf:

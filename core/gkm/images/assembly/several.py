@@ -4,7 +4,7 @@ One cache is an image as MCV makes it. Several caches are several of these in on
 (docs/reference/formats.md).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -109,10 +109,13 @@ class CapturedPart(NamedTuple):
     selection: Selection
 
 
-def captured_in(content: Path, check: Callable[[TreeEntry], None] = lambda _entry: None) -> list[CapturedPart]:
+def captured_in(
+    content: Path, kept: Collection[str] = (), check: Callable[[TreeEntry], None] = lambda _entry: None
+) -> list[CapturedPart]:
     """Return the directories of a capture that may hold caches: its top, and subdirectories named after runtimes.
 
-    `check` gets each file and directory before anything is read of it or kept.
+    `kept` are the files of the image that it extends, relative to `content`. `check` gets each file and directory
+    before anything is read of it or kept.
 
     Raises:
         GKMError, OSError: as `walk` raises.
@@ -121,12 +124,19 @@ def captured_in(content: Path, check: Callable[[TreeEntry], None] = lambda _entr
     inside = [each for each in found if each.directory != content]
     # At the top the layout of vLLM has Triton's kernels too.
     own = next((each.runtime for each in found if each.directory == content), VLLM)
-    top = FoundCache(own, content, tuple(each.directory.name for each in inside))
-    return [CapturedPart(each.directory, captured_selection(each, check)) for each in (top, *inside)]
+    names = tuple(each.directory.name for each in inside)
+    of_top = [path for path in kept if path.partition("/")[0] not in names]
+    parts = [(FoundCache(own, content, names), of_top), *((each, _below(each, kept)) for each in inside)]
+    return [CapturedPart(part.directory, captured_selection(part, check, stays)) for part, stays in parts]
 
 
-def scan_captured(content: Path, stated: Sequence[GpuTarget]) -> list[CacheContents]:
-    """Scan a capture and return its caches; `stated` is the GPU of caches that do not name one.
+def _below(part: FoundCache, paths: Iterable[str]) -> list[str]:
+    place = f"{part.directory.name}/"
+    return [path.removeprefix(place) for path in paths if path.startswith(place)]
+
+
+def scan_captured(content: Path, stated: Sequence[GpuTarget], kept: Collection[str] = ()) -> list[CacheContents]:
+    """Scan a capture and return its caches; `stated` is the GPU of caches that do not name one, `kept` as in `captured_in`.
 
     A part that is no complete cache is left out while another part is one: the pod may have ended while it compiled.
 
@@ -135,7 +145,7 @@ def scan_captured(content: Path, stated: Sequence[GpuTarget]) -> list[CacheConte
         OSError: it cannot be read.
     """
     caches, missing = [], None
-    for part in captured_in(content):
+    for part in captured_in(content, kept):
         try:
             caches.append(_scan_part(part, stated))
         except GKMError as error:

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Final
 
+import msgspec
+
 from gkm.api.errors import GKMError, Reason
 from gkm.api.targets import CUDA, HIP, GpuTarget
 from gkm.images.assembly.compiled_targets import target_of
@@ -24,6 +26,10 @@ from gkm.runtimes.triton import ELF
 _BEGINS: Final = {".cubin": ELF, ".so": ELF, ".o": ELF, ".mlir": MLIR}
 """The first bytes of files of code."""
 _MAY_BE_EMPTY: Final = (".lock", ".committed")
+_JSON: Final = (".json", ".best_config")
+"""A process that was killed may leave the beginning of one, which a program reads as an error and not as a miss."""
+MAX_JSON_BYTES: Final = 4 << 20
+"""Results of tuning have some 100 KiB."""
 _CUDA_NAME: Final = re.compile(r"sm([0-9]{2,3})[af]?", re.ASCII)
 _HIP_NAME: Final = re.compile(r"gfx[0-9a-f]{3,4}", re.ASCII)
 
@@ -157,5 +163,17 @@ def _has_all_ranks(found: list[tuple[str, ...]]) -> bool:
 def _problem(entry: TreeEntry) -> str:
     if not entry.size:
         return "" if entry.name.endswith(_MAY_BE_EMPTY) else f"{entry.name} is empty"
+    if entry.name.endswith(_JSON):
+        return "" if _is_json(entry) else f"{entry.name} is no complete JSON"
     begin = _BEGINS.get(_suffix(entry.name), b"")
     return "" if entry.head(len(begin)) == begin else f"{entry.name} is no compiled code"
+
+
+def _is_json(entry: TreeEntry) -> bool:
+    text = entry.read() if entry.size <= MAX_JSON_BYTES else b""
+    try:
+        # The text is parsed, and no value of it becomes an object.
+        msgspec.json.decode(text, type=msgspec.Raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return False
+    return True

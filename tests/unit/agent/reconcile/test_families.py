@@ -1,13 +1,16 @@
 """The loop chooses a member for each family, writes it down, and reports it in status and labels of the node."""
 
+from dataclasses import replace
+
 import pytest
+from gkm.api.errors import Reason
 from gkm.gpus.values import Inventory
 from gkm.hoststate import families
 from gkm.hoststate.families import FamilyChoice
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState, Pointer
 from gkm_agent.caches.decisions import Observed
-from gkm_agent.caches.model import Membership, WantedCache
+from gkm_agent.caches.model import Membership, PullHold, WantedCache
 from gkm_agent.report.status import ready_digests
 from support.agent.fakes import A100, H100, digest_of
 from support.agent.node import IMAGE, REF, Node
@@ -44,6 +47,17 @@ def test_the_choice_follows_the_objects_and_ends_with_the_family(node: Node) -> 
     assert settled(node, own) is None
     assert chosen_in_status(node) == set()
     assert not node.layout.family(REF).exists()
+
+
+def test_without_a_signer_pods_get_the_newest_generation_of_the_others(node: Node) -> None:
+    first, second, third = (member(name, number) for number, name in enumerate("abc", 1))
+    assert settled(node, first, second, third) == "c"
+    refused = [
+        replace(each, digest=None, hold=PullHold(Reason.SIGNATURE_INVALID, "x", final=True)) for each in (second, third)
+    ]
+    assert settled(node, first, *refused) == "a"
+    assert chosen_in_status(node) == {"a"}
+    assert settled(node, first, second, third) == "c"
 
 
 def test_a_restarted_agent_keeps_the_choice_until_it_knows_all_caches(node: Node) -> None:

@@ -33,9 +33,8 @@ WRITTEN: dict[Runtime, tuple[str, ...]] = {
         f"aotautograd/{AUTOGRAD}/jbofnkchfxbglc7pggidvqwor222ta36",
         f"triton/0/{KEY}/fwd.ptx",
         f"ps/{CODE}.py",
-        f"ps/{CODE}.so",
+        f"ps/{CODE}.cpp",
         f"ps/{CODE}.best_config",
-        f"locks/{CODE}.lock",
     ),
     # vllm/compilation/backends.py and caching.py, 0.10 to 0.33.
     VLLM: (
@@ -127,7 +126,7 @@ def test_a_runtime_has_a_mark_of_its_own_and_no_other_has_it(runtime: Runtime) -
     [
         ("gpu_p2p_access_cache_for_0,1.json", FileKind.MACHINE),
         ("startup_plan/plan.json", FileKind.MACHINE),
-        (f"modelinfos/vllm-model_executor-models-llama-{HEX}.json", FileKind.HINT),
+        (f"modelinfos/vllm-model_executor-models-llama-{HEX}.json", FileKind.UNCAPTURED),
         (f"{BACKBONE}/.nfs0000a1", FileKind.LEFTOVER),
         (f"{KEY}/tmp.pid_12_x", FileKind.LEFTOVER),
         (f"{KEY}/signing.key", FileKind.SECRET),
@@ -141,7 +140,7 @@ def test_a_file_that_must_not_travel_is_named_by_its_kind(path: str, kind: FileK
 
 def test_a_directory_of_files_of_one_kind_has_this_kind() -> None:
     assert VLLM.kind_of("startup_plan", is_directory=True) is FileKind.MACHINE
-    assert VLLM.kind_of("modelinfos", is_directory=True) is FileKind.HINT
+    assert VLLM.kind_of("modelinfos", is_directory=True) is FileKind.UNCAPTURED
     assert VLLM.kind_of("torch_compile_cache", is_directory=True) is FileKind.CONTENT
     assert TRITON.kind_of(KEY, is_directory=True) is FileKind.CONTENT
 

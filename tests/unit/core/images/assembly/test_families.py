@@ -10,14 +10,13 @@ from gkm.api.targets import GpuTarget
 from gkm.images.assembly.contents import CacheContents, scan_cache
 from gkm.images.assembly.device_code import device_targets
 from gkm.images.assembly.image import pack
-from gkm.images.assembly.recognition import runtime_of
 from gkm.images.assembly.several import captured_in
 from gkm.images.assembly.tree import walk
 from gkm.images.assembly.versions import DependencyVersions
 from gkm.images.cache import Format
 from gkm.images.cache_entries import entries_in
 from gkm.images.pulling.extract import Extraction
-from gkm.runtimes import BY_NAME, RUNTIMES
+from gkm.runtimes import RUNTIMES
 from gkm.runtimes.layout import FileKind
 from hypothesis import given
 from hypothesis import strategies as st
@@ -36,7 +35,7 @@ from support.images.families import (
     fatbin,
     tree,
 )
-from support.images.inductor import GRAPH
+from support.images.inductor import CODE, directory
 from support.images.vllm import mega, properties, put
 
 VERSIONS = DependencyVersions.parse(["helion=1.5.1", "triton=3.9.0", "torch=2.15.0"])
@@ -239,12 +238,45 @@ def test_a_family_without_code_needs_its_gpu_from_the_user(tmp_path: Path) -> No
         scan_cache(tmp_path, [GpuTarget("cuda", "80", 32)], VERSIONS)
 
 
-def test_a_capture_takes_a_family_and_no_programs_of_torch(tmp_path: Path) -> None:
-    (part,) = captured_in(family(tmp_path / "family", "deepgemm"))
-    assert {each.path for each in walk(part.directory, part.selection) if not each.directory} == set(DEEPGEMM)
-    graph = put(tmp_path / "torch", f"fxgraph/{GRAPH[1:3]}/{GRAPH}/content")
-    assert runtime_of(graph) is BY_NAME["inductor"]
-    assert captured_in(graph)[0].selection.runtime is BY_NAME["vllm"]
+def captured_paths(root: Path) -> set[str]:
+    (part,) = captured_in(root)
+    return {each.path for each in walk(part.directory, part.selection) if not each.directory}
+
+
+def test_a_capture_takes_a_family(tmp_path: Path) -> None:
+    assert captured_paths(family(tmp_path, "deepgemm")) == set(DEEPGEMM)
+
+
+GRAPHS_OF = {"inductor": "", "vllm": "torch_compile_cache/0a1b2c3d4e/rank_0_0/inductor_cache/"}
+
+
+@pytest.mark.parametrize("runtime", GRAPHS_OF)
+def test_a_capture_takes_graphs_of_torch_and_a_build_takes_code_for_the_processor_too(
+    tmp_path: Path, runtime: str
+) -> None:
+    graphs = directory(tmp_path / GRAPHS_OF[runtime])
+    left = {f"{GRAPHS_OF[runtime]}{path}" for path in (f"ps/{CODE}.so", f"ps/{CODE}.main.o", f"locks/{CODE}.lock")}
+    portable = set(files(tmp_path)) - left
+    assert {path.removeprefix(GRAPHS_OF[runtime]).partition("/")[0] for path in portable} == {
+        *("fxgraph", "aotautograd", "ps", "triton")
+    }
+    put(graphs, f"ps/{CODE}.so", b"\x7fELF")
+    put(graphs, f"ps/{CODE}.main.o", b"\x7fELF")
+    assert captured_paths(tmp_path) == portable
+    built = scan_cache(tmp_path, (), DependencyVersions())
+    assert built.format is Format(runtime)
+    assert {each.path for each in walk(tmp_path, built.selection) if not each.directory} == portable | left
+
+
+@pytest.mark.parametrize("written", [b"", b'{"XBLOCK": 64, "num_wa'], ids=["empty", "cut"])
+def test_results_of_tuning_that_were_not_written_to_their_end_stay_out(tmp_path: Path, written: bytes) -> None:
+    root = directory(tmp_path)
+    whole, half = (f"ps/{letter}{CODE}.best_config" for letter in "ab")
+    put(root, whole, b'{"XBLOCK": 64, "time_taken_ms": 12}')
+    put(root, half, written)
+    captured, left = captured_paths(root), scan_cache(root, (), DependencyVersions()).left_out.kinds
+    assert (whole in captured, half in captured) == (True, False)
+    assert left[FileKind.INCOMPLETE].examples == [half]
 
 
 FRAGMENTS = [
