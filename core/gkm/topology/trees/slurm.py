@@ -25,7 +25,11 @@ class _Unit(NamedTuple):
 
 
 def tree_topology(tree: Tree, settings: Topology, name: str) -> list[dict[str, Any]]:
-    """Return topology.yaml with a switch for each domain, the closest level first."""
+    """Return topology.yaml: a switch for each domain, the closest level first, and one above all that have no parent.
+
+    Slurm starts no job on switches without a common parent (topology.conf(5)). No domain has the name of this switch:
+    their names begin with a level.
+    """
     switches: list[dict[str, str]] = []
 
     def switch(domain: Domain, inside: list[_Unit]) -> _Unit | None:
@@ -40,7 +44,10 @@ def tree_topology(tree: Tree, settings: Topology, name: str) -> list[dict[str, A
         switches.append({"switch": made.name} | content)
         return made
 
-    nested(tree, ((at, _Unit(node, is_node=True)) for at, node in enumerate(tree.nodes)), switch)
+    outer = nested(tree, ((at, _Unit(node, is_node=True)) for at, node in enumerate(tree.nodes)), switch)
+    widest = [unit.name for unit in outer if not unit.is_node]
+    if len(widest) > 1:
+        switches.append({"switch": name, "children": ",".join(widest)})
     return [{"topology": name, "cluster_default": True, "tree": {"switches": switches}}]
 
 

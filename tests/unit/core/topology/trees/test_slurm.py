@@ -47,6 +47,13 @@ def test_nodes_beside_inner_domains_have_a_switch_and_nodes_without_a_domain_hav
     assert "n5" not in str(found)
 
 
+def test_domains_without_a_parent_have_a_common_switch_and_a_single_one_needs_none() -> None:
+    assert "gkm" not in switches(PLACES)
+    found = switches({**PLACES, "n6": ("r3", "b2"), "n7": ("r4", "")})
+    assert set(found["gkm"]["children"].split(",")) == {"block-b1", "block-b2", "rack-r4"}
+    assert below(found, "gkm") == {"n1", "n2", "n3", "n4", "n6", "n7"}
+
+
 NAMES = st.sampled_from(["r1", "r2", "R.3", "", "x" * 63, "1-2"])
 
 
