@@ -43,6 +43,7 @@ _RANKS = (
 _MAX_DIGITS = 6
 _MAX_OWNERS = 4
 _MAX_FAULT = 160
+_MAX_UNBOUND = 512
 _SUCCEEDED = "Succeeded"
 _TERMINAL_PHASES = (_SUCCEEDED, "Failed")
 _ORDINARY = frozenset({"cpu", "memory", "ephemeral-storage"})
@@ -137,7 +138,7 @@ def _owners(owners: tuple[Owner, ...] | None) -> tuple[Owner, ...] | None:
 
 
 class PodStatus(Struct, frozen=True, rename="camel", gc=False):
-    """The phase of a pod, when its kubelet accepted it, and its conditions, which are read of agents only."""
+    """The phase of a pod, when its kubelet accepted it, and its conditions: those of agents and of Runs are read."""
 
     phase: str = ""
     start_time: str = ""
@@ -147,6 +148,8 @@ class PodStatus(Struct, frozen=True, rename="camel", gc=False):
 class _Condition(Struct, frozen=True, gc=False):
     type: str
     status: str
+    reason: str = ""
+    message: str = ""
 
 
 class _Requirements(Struct, frozen=True, gc=False):
@@ -196,7 +199,7 @@ class RunPod(Struct, frozen=True, gc=False):
     """The fields that decide where a pod of a Run starts.
 
     `gated`: it has our gate. `blocked`: it has another gate, too. `hostname` is the label of the node that its
-    nodeSelector names, "" if absent.
+    nodeSelector names, "" if absent. `unbound` is the cause that a scheduler states for not binding it, "" if absent.
     """
 
     uid: str
@@ -208,6 +211,7 @@ class RunPod(Struct, frozen=True, gc=False):
     gated: bool = False
     blocked: bool = False
     hostname: str = ""
+    unbound: str = ""
 
 
 _NO_STATUS = PodStatus()
@@ -307,7 +311,7 @@ class WatchedPod(Struct, frozen=True, gc=False):
         containers = (*(spec.init_containers or ()), *(spec.containers or ()))
         _set(self, claims=_shared(spec.resource_claims or ()), resources=_shared(tuple(sorted(_resources(containers)))))
         if self.metadata.run and not self.ended:
-            _set(self, of_run=_run_pod(self.metadata, spec))
+            _set(self, of_run=_run_pod(self.metadata, spec, self.status.conditions))
         if not spec.node_name or self.ended:
             return
         _set(self, node=intern(spec.node_name), image_volumes=_shared(_image_volumes(spec.volumes or ())))
@@ -324,12 +328,13 @@ class WatchedPod(Struct, frozen=True, gc=False):
         return bool(self.claims or self.resources or self.refused or meta.is_agent or self.domain or meta.group[1])
 
 
-def _run_pod(found: PodMetadata, spec: ReadSpec) -> RunPod:
+def _run_pod(found: PodMetadata, spec: ReadSpec, conditions: Raw) -> RunPod:
     gates = [gate.name for gate in spec.scheduling_gates or ()]
     # A label has at most 63 characters: a longer one is of no node.
     hostname = intern((spec.node_selector or {}).get(HOSTNAME, "")[:64])
     meta = (found.uid, found.resource_version, found.creation_timestamp, found.rank, found.terminating)
-    return RunPod(*meta, GATE in gates, any(name != GATE for name in gates), hostname)
+    unbound = "" if spec.node_name else _unbound(conditions)
+    return RunPod(*meta, GATE in gates, any(name != GATE for name in gates), hostname, unbound)
 
 
 def _set(decoded: Struct, **values: object) -> None:
@@ -350,9 +355,20 @@ def _with(found: PodMetadata, **values: object) -> PodMetadata:
     return changed
 
 
+def _read_conditions(conditions: Raw) -> tuple[_Condition, ...]:
+    return msgspec.json.decode(conditions, type=tuple[_Condition, ...] | None) or ()
+
+
 def _is_ready(conditions: Raw) -> bool:
-    found = msgspec.json.decode(conditions, type=tuple[_Condition, ...] | None) or ()
-    return any((each.type, each.status) == ("Ready", "True") for each in found)
+    return any((each.type, each.status) == ("Ready", "True") for each in _read_conditions(conditions))
+
+
+def _unbound(conditions: Raw) -> str:
+    """Return the cause that a scheduler states for not binding a pod. A gated pod has another reason."""
+    tried = ("PodScheduled", "False", "Unschedulable")
+    found = (each for each in _read_conditions(conditions) if (each.type, each.status, each.reason) == tried)
+    # Pods of one run mostly have the same cause.
+    return intern(next((each.message or each.reason for each in found), "")[:_MAX_UNBOUND])
 
 
 def _resources(containers: tuple[_Container, ...]) -> set[str]:

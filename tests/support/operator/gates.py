@@ -24,10 +24,11 @@ def gated(
     gated_: bool = True,
     hostname: str = "",
     age: float = 0,
+    unbound: str = "",
 ) -> PlacedPod:
     """A pod of a run with these numbers; with a gate, unless it is bound."""
     created = timestamp(NOW - timedelta(seconds=age))
-    facts = RunPod(f"uid-{name}", "1", created, rank, terminating, gated_ and not bound, blocked, hostname)
+    facts = RunPod(f"uid-{name}", "1", created, rank, terminating, gated_ and not bound, blocked, hostname, unbound)
     return PlacedPod(name, facts, node, bound)
 
 

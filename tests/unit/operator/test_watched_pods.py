@@ -74,6 +74,26 @@ def test_who_needs_a_pod(fields: dict[str, Any], readers: str) -> None:
     assert [name for name, wants in wanted.items() if wants(found)] == readers.split()
 
 
+@pytest.mark.parametrize(
+    ("node", "reason", "unbound"),
+    [("", "Unschedulable", "0/6 nodes"), ("", "SchedulingGated", ""), ("n1", "Unschedulable", "")],
+)
+def test_only_a_pod_that_a_scheduler_tried_says_why_it_has_no_node(node: str, reason: str, unbound: str) -> None:
+    waits = {"type": "PodScheduled", "status": "False", "reason": reason, "message": "0/6 nodes"}
+    found = made(node=node, labels={"gkm.io/run": "r"})
+    found["status"]["conditions"] = [{"type": "Initialized", "status": "True"}, waits]
+    of_run = read(found).of_run
+    assert of_run is not None
+    assert of_run.unbound == unbound
+
+
+def test_the_message_of_a_scheduler_is_bounded() -> None:
+    found = made(node="", labels={"gkm.io/run": "r"})
+    long = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "x" * 100_000}
+    found["status"]["conditions"] = [long]
+    assert held_bytes(read(found)) < MAX_HELD_BYTES
+
+
 def test_a_pod_with_too_many_claims_still_counts_its_gpus_and_is_no_user_of_a_domain() -> None:
     """A user must not hide GPUs from plans, nor make a process hold what it fills."""
     api, refused, usage = FakeApi(), list[tuple[ObjectEntry[Any], str]](), PodUsageIndex()

@@ -10,7 +10,7 @@ from gkm.api.runs import RunPods
 
 from gkm_operator.plans.gates.slots import Assignment, PlacedPod, PlanSlots, assign
 from gkm_operator.plans.state.followed import FollowReason, PodsReport
-from gkm_operator.plans.state.objects import PlanRecord
+from gkm_operator.plans.state.objects import REPLAN_ANNOTATION, PlanRecord
 
 LOOK_SECONDS = 30.0
 """Maximum seconds between two looks at a pod without a planned node."""
@@ -93,6 +93,8 @@ def _report(plan: PlanRecord | None, pods: Sequence[PlacedPod], found: Assignmen
     tally = RunPods(followed, len(pods) - followed - len(astray), len(astray))
     if astray:
         return PodsReport(tally, FollowReason.DIVERGED, _cause(plan, astray[0]))
+    if stuck := min((pod for pod in pods if _is_stuck(pod, found)), key=lambda pod: pod.order, default=None):
+        return PodsReport(tally, FollowReason.UNSCHEDULABLE, _stuck_cause(stuck))
     if tally.waiting:
         what = "the plan of the run" if plan is None else f"a node of {plan.name}"
         return PodsReport(tally, FollowReason.WAITING, f"{count_of(tally.waiting, 'pod')} without a node: {what}")
@@ -104,3 +106,14 @@ def _cause(plan: PlanRecord | None, pod: PlacedPod) -> str:
     if pod.bound:
         return f"pod {pod.name} is on node {pod.node}, and there is {where} for it there"
     return f"pod {pod.name} can only start on node {pod.node}, and there is {where} for it there: delete the pod"
+
+
+def _is_stuck(pod: PlacedPod, found: Assignment) -> bool:
+    """Return whether a scheduler tried to bind a pod to its place, and could not."""
+    return bool(pod.facts.unbound) and pod.facts.uid in found.held
+
+
+def _stuck_cause(pod: PlacedPod) -> str:
+    cause = pod.facts.unbound.rstrip(".")
+    again = f"annotate the Run with {REPLAN_ANNOTATION}=<any new value>, and delete the pod"
+    return f"pod {pod.name} has its place on node {pod.node}, and does not start there ({cause}). If it lasts: {again}"

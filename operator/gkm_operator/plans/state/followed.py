@@ -14,6 +14,7 @@ class FollowReason(StrEnum):
 
     FOLLOWED = "PodsWherePlanned"
     WAITING = "PodsWaiting"
+    UNSCHEDULABLE = "PodsUnschedulable"
     DIVERGED = "PodsDiverged"
 
 

@@ -122,6 +122,22 @@ def test_the_status_counts_pods_by_what_their_nodes_say_and_names_the_first_caus
     assert report.reason == "PodsWherePlanned"
 
 
+def test_a_pod_that_its_scheduler_cannot_bind_to_its_place_is_reported_with_the_cause_and_what_to_do() -> None:
+    full = "0/6 nodes are available: 1 Insufficient nvidia.com/gpu."
+    stuck = gated("p1", 1, node="b", gated_=False, hostname="b", unbound=full)
+    report = decide(plan_of(group(0, "a", "b")), [gated("p0", 0), stuck], WAIT, str, NOW).report
+    assert report is not None
+    assert (report.counts, report.reason) == (RunPods(waiting=2), "PodsUnschedulable")
+    assert report.message == (
+        "pod p1 has its place on node b, and does not start there (0/6 nodes are available: 1 Insufficient "
+        "nvidia.com/gpu). If it lasts: annotate the Run with gkm.io/plan-again=<any new value>, and delete the pod"
+    )
+    astray = gated("p2", 2, node="z", bound=True)
+    report = decide(plan_of(group(0, "a", "b")), [stuck, astray], WAIT, str, NOW).report
+    assert report is not None
+    assert report.reason == "PodsDiverged"
+
+
 def test_a_pod_that_can_only_start_on_a_lost_node_is_reported_with_what_to_do() -> None:
     pod = gated("p0", 0, node="lost", gated_=False, hostname="lost")
     report = decide(plan_of(group(0, "a")), [pod], WAIT, str, NOW).report
