@@ -10,11 +10,20 @@ import pytest
 import yaml
 from gkm.api.runs import GATE
 from gkm.kube.resources import Json
+from gkm_operator.plans.state.objects import REPLAN_ANNOTATION
 from support.cluster import kwok
 from support.cluster.cluster import Cluster
 from support.docs.placement_page import PAGE, manifest
 from support.operator.deployment import HURRIED, component, deployed
-from support.operator.gated_jobs import bound_nodes, bound_pods, gated_job, in_order, planned_nodes
+from support.operator.gated_jobs import (
+    INDEX,
+    bound_nodes,
+    bound_pods,
+    gated_job,
+    in_order,
+    planned_nodes,
+    pod_template,
+)
 from support.operator.plans_site import FLAVOR, NAMESPACE, Site, plans_site
 from support.peers import require
 
@@ -41,11 +50,16 @@ def fleet() -> Iterator[Json]:
             yield kwok.node(f"gated-{domain}-{number}", gpus=GPUS, labels=labels.items())
 
 
-def test_every_pod_is_bound_where_the_plan_said(site: Site, tmp_path: Path) -> None:
-    kwok.create_nodes(site.cluster, fleet())
-    config = tmp_path / "config.yaml"
+def start(site: Site, directory: Path) -> None:
+    """Start the controllers, which place pods."""
+    config = directory / "config.yaml"
     config.write_text(yaml.safe_dump({"packing": {"podGates": True, "namespaceShare": 100}}))
     site.start("gates", main=HURRIED, arguments=(f"--config={config}",))
+
+
+def test_every_pod_is_bound_where_the_plan_said(site: Site, tmp_path: Path) -> None:
+    kwok.create_nodes(site.cluster, fleet())
+    start(site, tmp_path)
     rng = random.Random(44)
     sizes = {f"run-{number}": rng.randint(1, 8) for number in range(RUNS)}
     for run, pods in sizes.items():
@@ -57,15 +71,77 @@ def test_every_pod_is_bound_where_the_plan_said(site: Site, tmp_path: Path) -> N
     assert {run: in_order(nodes) for run, nodes in bound_nodes(site.cluster).items()} == planned
 
 
+def test_a_run_whose_planned_node_a_foreign_pod_took_says_so_and_what_it_says_to_do_helps(
+    site: Site, tmp_path: Path
+) -> None:
+    kept, taken = late_run(site, tmp_path)
+    until_followed(site, "late", "PodsUnschedulable", {"followed": 1, "waiting": 1})
+    message = followed(site, "late")["message"]
+    assert f"on node {taken}" in message
+    assert "Insufficient nvidia.com/gpu" in message
+    assert f"annotate the Run with {REPLAN_ANNOTATION}=<any new value>, and delete the pod" in message
+
+    site.cluster.kubectl("annotate", "run", "late", "-n", NAMESPACE, f"{REPLAN_ANNOTATION}=1")
+    site.until("late", "Planned", "late-2")
+    site.cluster.kubectl("delete", "pod", "-n", NAMESPACE, "-l", f"{INDEX}=1")
+    until_followed(site, "late", "PodsWherePlanned", {"followed": 2})
+    first, second = in_order(bound_nodes(site.cluster)["late"])
+    assert first == kept
+    assert second not in {kept, taken}
+
+
+def test_a_run_of_a_higher_priority_takes_its_planned_node_back(site: Site, tmp_path: Path) -> None:
+    meta = {"name": "runs"}
+    site.cluster.apply({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": meta, "value": 1000})
+    kept, taken = late_run(site, tmp_path, priorityClassName="runs")
+    until_followed(site, "late", "PodsWherePlanned", {"followed": 2})
+    assert in_order(bound_nodes(site.cluster)["late"]) == [kept, taken]
+    assert not site.cluster.exists("pod", "foreign", NAMESPACE)
+
+
+def late_run(site: Site, directory: Path, **of_pod: str) -> tuple[str, str]:
+    """Create a run whose second node a foreign pod takes before its pods come; return both nodes."""
+    kwok.create_nodes(site.cluster, fleet())
+    start(site, directory)
+    site.ask("late", 2 * GPUS, gpusPerPod=GPUS, groupGPUs=2 * GPUS)
+    site.until("late", "Planned", "late-1")
+    kept, taken = planned_nodes(site.plans()[0], GPUS)
+    site.cluster.objects.create(foreign(taken))
+    job = gated_job("late", 2, GPUS)
+    job["spec"]["template"]["spec"] |= of_pod
+    site.cluster.objects.create(job)
+    return kept, taken
+
+
+def foreign(node: str) -> Json:
+    """Return a pod of another owner that fills a node, and asks no scheduler."""
+    spec = pod_template("", GPUS)["spec"]
+    del spec["schedulingGates"]
+    meta = {"name": "foreign", "namespace": NAMESPACE}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec | {"nodeName": node}}
+
+
+def followed(site: Site, run: str) -> Json:
+    """Return the condition Followed of a run, {} without it."""
+    conditions = site.cluster.get("run", run, NAMESPACE).get("status", {}).get("conditions", ())
+    return next((each for each in conditions if each["type"] == "Followed"), {})
+
+
+def until_followed(site: Site, run: str, reason: str, pods: Json) -> None:
+    def so() -> bool:
+        is_reason = followed(site, run).get("reason") == reason
+        return is_reason and site.cluster.get("run", run, NAMESPACE)["status"]["pods"] == pods
+
+    site.cluster.until(so, f"{run} to be {reason}")
+
+
 def test_the_job_of_the_page_starts_where_its_run_is_planned(site: Site, tmp_path: Path) -> None:
     asked, job = (placed(manifest(kind)) for kind in ("Run", "Job"))
     # This site has no webhook: the gate is in the template, as the page says for that case.
     job["spec"]["template"]["spec"]["schedulingGates"] = [{"name": GATE}]
     per_pod, pods = asked["spec"]["gpusPerPod"], job["spec"]["completions"]
     kwok.create_nodes(site.cluster, racks(asked))
-    config = tmp_path / "config.yaml"
-    config.write_text(yaml.safe_dump({"packing": {"podGates": True, "namespaceShare": 100}}))
-    site.start("page", main=HURRIED, arguments=(f"--config={config}",))
+    start(site, tmp_path)
     site.cluster.apply([job, asked])
     site.cluster.until(lambda: bound_pods(site.cluster) == pods, f"{pods} pods to be bound")
     (plan,) = site.plans()

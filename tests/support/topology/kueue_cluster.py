@@ -124,15 +124,17 @@ def until_active(cluster: Cluster) -> None:
     cluster.until(active, "the queue to be active")
 
 
-def queues(gpus: int, labels: Mapping[str, str]) -> Iterator[Json]:
-    """Yield a flavor of the nodes with `labels` and the Topology, and a queue with all of their GPUs."""
-    spec: Json = {"nodeLabels": dict(labels), "topologyName": TOPOLOGY}
+def queues(
+    gpus: int, labels: Mapping[str, str], *, namespace: str = "default", topology: str = TOPOLOGY
+) -> Iterator[Json]:
+    """Yield a flavor of the nodes with `labels`, with a Topology unless that is "", and a queue with so many GPUs."""
+    spec: Json = {"nodeLabels": dict(labels)} | ({"topologyName": topology} if topology else {})
     yield {"apiVersion": API, "kind": "ResourceFlavor", "metadata": {"name": FLAVOR}, "spec": spec}
     resources = [{"name": GPU, "nominalQuota": gpus}]
     group = {"coveredResources": [GPU], "flavors": [{"name": FLAVOR, "resources": resources}]}
     spec = {"namespaceSelector": {}, "resourceGroups": [group]}
     yield {"apiVersion": API, "kind": "ClusterQueue", "metadata": {"name": QUEUE}, "spec": spec}
-    metadata = {"name": QUEUE, "namespace": "default"}
+    metadata = {"name": QUEUE, "namespace": namespace}
     yield {"apiVersion": API, "kind": "LocalQueue", "metadata": metadata, "spec": {"clusterQueue": QUEUE}}
 
 
