@@ -7,8 +7,13 @@ from xdist.scheduler import LoadScopeScheduling
 
 ON_THIS_MACHINE = ("tests/e2e/",)
 """The tests of the one node. Namespaces of other tests receive its unmounts (support.csi.namespaces)."""
-TOGETHER = ("tests/apiserver/operator/domains/", "tests/apiserver/operator/group_templates/")
-"""Directories whose modules share an expensive fixture, which ends with the last of them."""
+TOGETHER = (
+    "tests/apiserver/operator/domains/",
+    "tests/apiserver/operator/group_templates/",
+    "tests/partners/domains/",
+    "tests/partners/topology/",
+)
+"""Directories whose modules share an expensive fixture: an idle control plane costs 3 to 8 % of a core until its end."""
 EACH_ALONE = (
     "tests/partners/images/test_matrix_by_cosign.py",
     "tests/hostile/",

@@ -136,7 +136,7 @@ def _below(part: FoundCache, paths: Iterable[str]) -> list[str]:
 
 
 def scan_captured(content: Path, stated: Sequence[GpuTarget], kept: Collection[str] = ()) -> list[CacheContents]:
-    """Scan a capture and return its caches; `stated` is the GPU of caches that do not name one, `kept` as in `captured_in`.
+    """Scan a capture and return its caches; `stated` is the GPU of caches that name none, `kept` as in `captured_in`.
 
     A part that is no complete cache is left out while another part is one: the pod may have ended while it compiled.
 
