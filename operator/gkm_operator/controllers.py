@@ -97,7 +97,7 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
     domains = DomainsController(
         leader, config, instance=arguments.identity, informers=informers, namespace=own_namespace()
     )
-    fabric = FabricController(leader, config.fabric, config.topology)
+    fabric = FabricController(leader, config.fabric, config.topology, informers=informers)
     report = InstallationReport(
         leader, instance=arguments.identity, namespace=own_namespace(), delivery=config.delivery
     )

@@ -1,4 +1,4 @@
-"""The fields of Node (v1) that GKM reads: labels, taints, allocatable resources and readiness. Pure.
+"""The fields of Node (v1) that GKM reads: labels, taints, allocatable resources and two conditions. Pure.
 
 Equal values of all nodes are stored once, and other fields not at all: 25,000 nodes with 40 labels and 7 conditions
 each take 30 MiB instead of 220 (bench/packing_snapshot.py).
@@ -13,6 +13,8 @@ from sys import intern
 from typing import Annotated, TypeVar
 
 from msgspec import Meta, Struct, field, structs
+
+from gkm.api.meta import TRUE
 
 MAX_GPUS = 1024
 """Limit of GPUs of one node or pod. Machines have up to 16; with time slicing each counts several times."""
@@ -117,7 +119,10 @@ Name = Annotated[str, Meta(max_length=253, pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-
 _Word = Annotated[str, Meta(max_length=317)]
 _Labels = Annotated[dict[_Word, _Word], Meta(max_length=4096)]
 _Taints = Annotated[tuple[Taint, ...], Meta(max_length=256)]
-_READY = "Ready"
+_Message = Annotated[str, Meta(max_length=32_768)]
+READY = "Ready"
+FABRIC_HEALTHY = "NVLinkFabricHealthy"
+"""The condition that the controllers write (docs/reference/fabric.md)."""
 
 
 T = TypeVar("T")
@@ -129,11 +134,29 @@ def _deduplicated(value: T) -> T:
     return value
 
 
-class NodeCondition(Struct, frozen=True, gc=False):
-    """A condition of a node."""
+class NodeCondition(Struct, frozen=True, rename="camel", gc=False):
+    """A condition of a node, without the time of its heartbeat."""
 
     type: _Word
     status: _Word
+    reason: _Message = ""
+    message: _Message = ""
+    last_transition_time: _Message | None = None
+
+
+_IS_READY = (NodeCondition(READY, TRUE),)
+"""The condition that nearly all nodes have, stored once: no reader needs the time since which a node is ready."""
+
+
+def _in_use(conditions: Iterable[NodeCondition]) -> tuple[NodeCondition, ...]:
+    """Return the condition Ready without its message, then the condition of GKM. A node has each type once."""
+    ready = next((each for each in conditions if each.type == READY), None)
+    fabric = tuple(each for each in conditions if each.type == FABRIC_HEALTHY)[:1]
+    if ready is None:
+        return fabric
+    if ready.status == TRUE:
+        return _IS_READY + fabric
+    return (NodeCondition(READY, ready.status, last_transition_time=ready.last_transition_time), *fabric)
 
 
 _Conditions = Annotated[tuple[NodeCondition, ...], Meta(max_length=256)]
@@ -176,7 +199,7 @@ class Resources(Struct, frozen=True, gc=False):
 
 
 class KubeNodeStatus(Struct, frozen=True, gc=False):
-    """Allocatable resources, and the first condition of type Ready."""
+    """Allocatable resources, and the conditions in use."""
 
     allocatable: Resources | None = None
     conditions: _Conditions | None = None
@@ -186,8 +209,7 @@ class KubeNodeStatus(Struct, frozen=True, gc=False):
         if self.allocatable is not None:
             structs.force_setattr(self, "allocatable", _deduplicated(self.allocatable))
         if self.conditions:
-            ready = next(((entry,) for entry in self.conditions if entry.type == _READY), ())
-            structs.force_setattr(self, "conditions", _deduplicated(ready))
+            structs.force_setattr(self, "conditions", _in_use(self.conditions))
 
 
 class Node(Struct, frozen=True, gc=False):
@@ -221,5 +243,12 @@ class Node(Struct, frozen=True, gc=False):
     @property
     def ready(self) -> bool:
         """Return whether the kubelet reports the node as Ready; False without this condition."""
-        conditions = self.status.conditions or ()
-        return bool(conditions) and conditions[0].status == "True"
+        found = self.condition(READY)
+        return found is not None and found.status == TRUE
+
+    def condition(self, kind: str) -> NodeCondition | None:
+        """Return the condition of a type, READY or FABRIC_HEALTHY."""
+        for each in self.status.conditions or ():
+            if each.type == kind:
+                return each
+        return None

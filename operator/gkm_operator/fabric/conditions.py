@@ -7,79 +7,65 @@ A node without an NVLink fabric has no condition, because programs that repair n
 from typing import Annotated
 
 from gkm.api.meta import TRUE, UNKNOWN
+from gkm.topology.nodes import FABRIC_HEALTHY, READY, Node, NodeCondition
 from msgspec import Meta, Struct, structs
 
-CONDITION = "NVLinkFabricHealthy"
 HEALTHY, NO_FABRIC, NODE_NOT_READY = "Healthy", "NoFabric", "NodeNotReady"
 MAX_MESSAGE = 512
-_Text = Annotated[str, Meta(max_length=32_768)]
 _Word = Annotated[str, Meta(max_length=317)]
-_READY = "Ready"
-
-
-class FabricCondition(Struct, frozen=True, rename="camel", gc=False):
-    """A condition of a Node or NodeFabric, without the heartbeat time."""
-
-    type: _Text
-    status: _Text
-    reason: _Text = ""
-    message: _Text = ""
-    last_transition_time: _Text | None = None
-
-
-_Conditions = Annotated[tuple[FabricCondition, ...], Meta(max_length=256)]
+_Conditions = Annotated[tuple[NodeCondition, ...], Meta(max_length=256)]
 
 
 class _Metadata(Struct, frozen=True, gc=False):
     name: Annotated[str, Meta(max_length=253)]
-    uid: _Word = ""
 
 
 class _Status(Struct, frozen=True, rename="camel", gc=False):
-    """The conditions in use; the others are not stored. A NodeFabric has domains, a Node has none."""
+    """The domains, and the condition Healthy; the other conditions are not stored."""
 
     conditions: _Conditions | None = None
     domain: _Word = ""
     last_domain: _Word = ""
 
     def __post_init__(self) -> None:
-        kept = tuple(each for each in self.conditions or () if each.type in (CONDITION, HEALTHY, _READY))
+        kept = tuple(each for each in self.conditions or () if each.type == HEALTHY)[:1]
         structs.force_setattr(self, "conditions", kept)
 
 
-class ConditionedObject(Struct, frozen=True, gc=False):
-    """A Node or a NodeFabric with its conditions."""
+class ReportedFabric(Struct, frozen=True, gc=False):
+    """A NodeFabric: the health of the NVLink fabric of a node, as its agent reports it."""
 
     metadata: _Metadata
     status: _Status = _Status()
 
     @property
     def name(self) -> str:
-        """Return the name of the object."""
+        """Return the name of the node."""
         return self.metadata.name
 
     @property
     def domain(self) -> str:
-        """Return the NVLink domain of a NodeFabric; during a fault, the domain from before; "" if absent."""
+        """Return the NVLink domain; during a fault, the domain from before; "" if absent."""
         return self.status.domain or self.status.last_domain
 
-    def condition(self, kind: str) -> FabricCondition | None:
-        """Return the condition of a type."""
-        return next((each for each in self.status.conditions or () if each.type == kind), None)
+    @property
+    def health(self) -> NodeCondition | None:
+        """Return the condition Healthy, None before the first report."""
+        return next(iter(self.status.conditions or ()), None)
 
 
-def wanted_condition(node: ConditionedObject, fabric: ConditionedObject | None) -> FabricCondition | None:
+def wanted_condition(node: Node, fabric: ReportedFabric | None) -> NodeCondition | None:
     """Return the condition that a Node should have; None without an NVLink fabric or a report of the agent.
 
     While a node is not ready, its agent may not report: the last report does not count. `last_transition_time` is the
     time since which the status is what it is, as the agent or the node controller wrote it.
     """
-    report = fabric.condition(HEALTHY) if fabric is not None else None
+    report = fabric.health if fabric is not None else None
     if report is None or report.reason == NO_FABRIC:
         return None
-    ready = node.condition(_READY)
+    ready = node.condition(READY)
     if ready is None or ready.status != TRUE:
         since = (ready.last_transition_time if ready is not None else None) or report.last_transition_time
         message = f"the node is not ready; the last report of its agent was {report.reason}"
-        return FabricCondition(CONDITION, UNKNOWN, NODE_NOT_READY, message[:MAX_MESSAGE], since)
-    return structs.replace(report, type=CONDITION, message=report.message[:MAX_MESSAGE])
+        return NodeCondition(FABRIC_HEALTHY, UNKNOWN, NODE_NOT_READY, message[:MAX_MESSAGE], since)
+    return structs.replace(report, type=FABRIC_HEALTHY, message=report.message[:MAX_MESSAGE])

@@ -15,16 +15,19 @@ from gkm.api.meta import API_VERSION
 from gkm.api.topology_settings import Topology
 from gkm.hoststate.pacing import Backoff, TokenBucket
 from gkm.kube.api import Api, Object
-from gkm.kube.controller import Controller
+from gkm.kube.controller import Controller, StartedWatch
 from gkm.kube.errors import ApiError
+from gkm.kube.informers import Informers
 from gkm.kube.reflector import Reflector
-from gkm.kube.resources import BY_ADMINISTRATORS, HYPERNODES, Resource
+from gkm.kube.resources import HYPERNODES, Resource
 from gkm.kube.workqueue import WorkQueue
+from gkm.topology.nodes import FABRIC_HEALTHY, Node, NodeCondition
 from gkm.topology.trees.names import hypernode_name
 
 from gkm_operator import metrics
-from gkm_operator.fabric.conditions import CONDITION, ConditionedObject, FabricCondition, wanted_condition
+from gkm_operator.fabric.conditions import ReportedFabric, wanted_condition
 from gkm_operator.fabric.domains import DomainIndex, domain_condition
+from gkm_operator.nodes import NODES
 
 T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
@@ -38,8 +41,7 @@ CALM_SECONDS = 1.0
 DOMAIN_SECONDS = 300.0
 """Seconds after which a domain's condition is written again: its HyperNode may have been created since."""
 BACKOFF = Backoff(0.5, 60.0)
-NODES = Resource("v1", "Node", "nodes", namespaced=False, type=ConditionedObject, unbounded=BY_ADMINISTRATORS)
-FABRICS = Resource(API_VERSION, "NodeFabric", "nodefabrics", namespaced=False, type=ConditionedObject)
+FABRICS = Resource(API_VERSION, "NodeFabric", "nodefabrics", namespaced=False, type=ReportedFabric)
 _DOMAIN = "domain/"
 """The prefix of keys of domains; no name of a node has a slash."""
 
@@ -50,13 +52,13 @@ class FabricController(Controller):
     It runs if `fabric.nodeConditions`; HyperNodes need `topology.hyperNodes`.
     """
 
-    def __init__(self, api: Api, settings: Fabric, topology: Topology) -> None:
+    def __init__(self, api: Api, settings: Fabric, topology: Topology, *, informers: Informers) -> None:
         super().__init__(NAME, enabled=settings.node_conditions)
         self._api = api
         self._levels = [level.name for level in topology.levels]
         self._hashed = topology.hyper_nodes.hash_names
         self._has_domains = topology.hyper_nodes.enabled and CLIQUE_LEVEL in self._levels
-        self._nodes = Reflector(api, NODES, self._node_changed)
+        self._nodes = informers.of(NODES)
         self._fabrics = Reflector(api, FABRICS, self._fabric_changed)
         self._domains = DomainIndex()
         self._bucket = TokenBucket(WRITES_BURST, WRITE_SECONDS)
@@ -65,7 +67,12 @@ class FabricController(Controller):
         )
         self.queues = [self.queue]
 
-    def reflectors(self) -> Sequence[Reflector[ConditionedObject]]:
+    def run(self) -> None:
+        """Watch and write. A replica that does not lead watches Nodes too, and keeps no keys of them."""
+        self._nodes.subscribe(self._node_changed)
+        super().run()
+
+    def reflectors(self) -> Sequence[StartedWatch]:
         """Return the watches; writes begin after their lists are complete."""
         return (self._nodes, self._fabrics)
 
@@ -81,7 +88,7 @@ class FabricController(Controller):
         node = self._nodes.get(key)
         if node is not None:
             wanted = wanted_condition(node, self._fabrics.get(key))
-            if wanted != node.condition(CONDITION):
+            if wanted != node.condition(FABRIC_HEALTHY):
                 self._apply(NODES, _applied("v1", "Node", node.metadata.name, wanted, node.metadata.uid))
         return None
 
@@ -94,7 +101,7 @@ class FabricController(Controller):
         self._apply(HYPERNODES, _applied(HYPERNODES.api_version, HYPERNODES.kind, name, wanted))
         return DOMAIN_SECONDS
 
-    def _state(self, name: str) -> FabricCondition | None:
+    def _state(self, name: str) -> NodeCondition | None:
         node = self._nodes.get(name)
         return None if node is None else wanted_condition(node, self._fabrics.get(name))
 
@@ -113,14 +120,14 @@ class FabricController(Controller):
                 raise ApiError(error.status, error.reason, f"{error.message}: {hint}") from error
             raise
 
-    def _node_changed(self, old: ConditionedObject | None, new: ConditionedObject | None) -> None:
+    def _node_changed(self, old: Node | None, new: Node | None) -> None:
         found = new or old
-        if found is not None:
+        if found is not None and (old is None or new is None or _read(old) != _read(new)):
             self.queue.add(found.name)
             fabric = self._fabrics.get(found.name)
             self._add_domains({fabric.domain} if fabric is not None and fabric.domain else set())
 
-    def _fabric_changed(self, old: ConditionedObject | None, new: ConditionedObject | None) -> None:
+    def _fabric_changed(self, old: ReportedFabric | None, new: ReportedFabric | None) -> None:
         found = new or old
         if found is not None:
             self.queue.add(found.name)
@@ -132,7 +139,12 @@ class FabricController(Controller):
                 self.queue.add(_DOMAIN + domain, CALM_SECONDS)
 
 
-def _applied(api_version: str, kind: str, name: str, wanted: FabricCondition | None, uid: str = "") -> Object:
+def _read(node: Node) -> tuple[str, tuple[NodeCondition, ...] | None]:
+    """Return the fields of a Node that a reconcile reads: other controllers need changes of other fields."""
+    return node.metadata.uid, node.status.conditions
+
+
+def _applied(api_version: str, kind: str, name: str, wanted: NodeCondition | None, uid: str = "") -> Object:
     """Return what GKM applies: its condition, or no condition, which removes the one that it applied before."""
     metadata = {"name": name} | ({"uid": uid} if uid else {})
     conditions = [wanted] if wanted is not None else []

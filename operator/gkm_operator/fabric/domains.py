@@ -1,6 +1,6 @@
 """Compute the condition NVLinkFabricHealthy of a HyperNode: how many nodes of an NVLink domain are impaired.
 
-// It also says since when. A node counts in the domain that its agent reported last, also when a fault took the domain
+It also says since when. A node counts in the domain that its agent reported last, also when a fault took the domain
 of the node. Pure, but for the index, which is thread-safe.
 """
 
@@ -10,14 +10,15 @@ from threading import Lock
 from gkm.api.grammar import agree, count_of
 from gkm.api.meta import FALSE, TRUE, UNKNOWN
 from gkm.api.node_names import fold_sorted
+from gkm.topology.nodes import FABRIC_HEALTHY, NodeCondition
 
-from gkm_operator.fabric.conditions import CONDITION, MAX_MESSAGE, ConditionedObject, FabricCondition
+from gkm_operator.fabric.conditions import MAX_MESSAGE, ReportedFabric
 
 IMPAIRED, NOT_KNOWN, ALL_HEALTHY = "NodesImpaired", "NodesNotKnown", "NodesHealthy"
 _WORST_FIRST = ((FALSE, IMPAIRED, "impaired"), (UNKNOWN, NOT_KNOWN, "not known"), (TRUE, ALL_HEALTHY, "healthy"))
 
 
-def domain_condition(states: Mapping[str, FabricCondition]) -> FabricCondition | None:
+def domain_condition(states: Mapping[str, NodeCondition]) -> NodeCondition | None:
     """Return the condition of a domain from the conditions of its nodes; None if it has no nodes.
 
     The worst status of a node decides. The domain has it since the first of these nodes has it; if all are healthy,
@@ -30,7 +31,7 @@ def domain_condition(states: Mapping[str, FabricCondition]) -> FabricCondition |
             since = (max if status == TRUE else min)(times, default=None)
             names = f": {fold_sorted(found)}" if status != TRUE else ""
             text = f"{len(found)} of {count_of(len(states), 'node')} {agree(len(found), 'is', 'are')} {word}{names}"
-            return FabricCondition(CONDITION, status, reason, text[:MAX_MESSAGE], since)
+            return NodeCondition(FABRIC_HEALTHY, status, reason, text[:MAX_MESSAGE], since)
     return None
 
 
@@ -41,7 +42,7 @@ class DomainIndex:
         self._nodes: dict[str, set[str]] = {}
         self._lock = Lock()
 
-    def change(self, old: ConditionedObject | None, new: ConditionedObject | None) -> set[str]:
+    def change(self, old: ReportedFabric | None, new: ReportedFabric | None) -> set[str]:
         """Apply a change of a NodeFabric; return the domains whose condition may have changed."""
         with self._lock:
             if old is not None and old.domain:

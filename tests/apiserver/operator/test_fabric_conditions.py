@@ -13,6 +13,7 @@ from gkm.api.meta import ObjectMeta, timestamp
 from gkm.api.topology_settings import Topology
 from gkm.kube.client import HttpApi, connect
 from gkm.kube.errors import ApiError
+from gkm.kube.informers import Informers
 from gkm.kube.resources import NODES, Json
 from gkm_agent.fabric.labels import WantedLabels
 from gkm_agent.fabric.report import FabricReport
@@ -98,7 +99,8 @@ def running(site: Site) -> Iterator[list[str]]:
             writes.append(call.verb)
         return send()
 
-    controller = FabricController(InterposedApi(site.controllers, around), Fabric(node_conditions=True), Topology())
+    api = InterposedApi(site.controllers, around)
+    controller = FabricController(api, Fabric(node_conditions=True), Topology(), informers=Informers(api))
     controller.work()
     try:
         yield writes

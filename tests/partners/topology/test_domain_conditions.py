@@ -6,6 +6,7 @@ import pytest
 from gkm.api.fabric_settings import Fabric
 from gkm.api.topology_settings import HyperNodes, Topology
 from gkm.kube.client import HttpApi, connect
+from gkm.kube.informers import Informers
 from gkm.kube.resources import NODES, Json
 from gkm.topology.hypernodes import HyperNode, Member
 from gkm.topology.trees.volcano import manifest
@@ -50,7 +51,8 @@ def test_a_rack_says_how_many_of_its_nodes_are_impaired(racked: tuple[Cluster, H
     # As Volcano's controller does.
     counted = '--patch={"status":{"nodeCount":3}}'
     cluster.kubectl("patch", "hypernode", NAME, "--subresource=status", "--type=merge", counted)
-    controller = FabricController(api, Fabric(node_conditions=True), Topology(hyper_nodes=HyperNodes(enabled=True)))
+    settings, topology = Fabric(node_conditions=True), Topology(hyper_nodes=HyperNodes(enabled=True))
+    controller = FabricController(api, settings, topology, informers=Informers(api))
     controller.work()
     try:
         until(cluster, "True", "3 of 3 nodes are healthy")

@@ -3,7 +3,7 @@
 import json
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from threading import Event, Thread
 from threading import enumerate as enumerate_threads
 from typing import Any
@@ -12,11 +12,12 @@ import pytest
 from gkm.api import crds
 from gkm.api.config import Config, parse
 from gkm.kube.api import EVERYTHING
+from gkm.kube.controller import Controller
 from gkm.kube.elector import Elector
 from gkm.kube.leases import LEASES
 from gkm.kube.resources import DEFINITIONS
 from gkm.probes import addresses
-from gkm_operator import controllers
+from gkm_operator import controllers, metrics
 from support.host.waiting import scaled, until
 from support.kube.fake_api import FakeApi
 from support.kube.fake_watch import FakeWatch
@@ -25,10 +26,14 @@ from support.operator.topology import TOPOLOGY
 
 SYSTEM, LEASE = "gkm-system", "gkm-controllers"
 CONFIG = {
-    "topology": TOPOLOGY | {"nodeLabels": True},
+    "topology": TOPOLOGY | {"nodeLabels": True, "kueue": "racks", "kai": "racks"},
     "taskGroups": {"enabled": True},
     "capture": {"registry": "registry.example/captures"},
+    "packing": {"podGates": True},
+    "kserve": {"enabled": True},
+    "fabric": {"nodeConditions": True},
 }
+"""Every controller runs."""
 WRITERS = {
     "verify 0",
     "status 0",
@@ -37,6 +42,9 @@ WRITERS = {
     "topology 0",
     "computedomains 0",
     "taskgroups 0",
+    "gates 0",
+    "kserve 0",
+    "fabric 0",
     "installation",
 }
 """A thread of each controller."""
@@ -44,8 +52,9 @@ WRITES = {"apply", "create", "merge", "delete"}
 
 
 class Process:
-    def __init__(self, api: FakeApi, config: Config) -> None:
+    def __init__(self, api: FakeApi, config: Config, leading: Sequence[Controller]) -> None:
         self.api = api
+        self.leading = leading
         self._stop = Event()
         arguments = Namespace(
             kubeconfig=None,
@@ -72,6 +81,7 @@ class Process:
 
     def until_all_is_watched(self) -> None:
         last = {"nodes", "pods", "taskgroups", "hypernodes", "computedomains", "runs", "placementplans"}
+        last |= {"nodefabrics", "kernelcaches"}
 
         def all_watch() -> bool:
             found = self._open()
@@ -94,7 +104,9 @@ def process(monkeypatch: pytest.MonkeyPatch) -> Iterator[Process]:
     api.create(LEASES, {"apiVersion": LEASES.api_version, "kind": "Lease", "metadata": metadata, "spec": released})
     api.create(RAW_RUNS, run("r", 8))
     api.calls.clear()
-    started = Process(api, parse(json.dumps(CONFIG).encode()))
+    leading: list[Controller] = []
+    monkeypatch.setattr(metrics, "record_depths", leading.extend)
+    started = Process(api, parse(json.dumps(CONFIG).encode()), leading)
     yield started
     started.end()
 
@@ -102,6 +114,9 @@ def process(monkeypatch: pytest.MonkeyPatch) -> Iterator[Process]:
 def test_each_kind_has_one_list_and_one_watch(process: Process) -> None:
     """Also Pods, which agents, task groups, plans and ComputeDomains read: a wider watch follows the one before."""
     process.until_all_is_watched()
+    assert [each.name for each in process.leading if not each.enabled] == [], (
+        "a feature is off: its watches are not seen"
+    )
     found = process.watched()
     assert {plural: count for plural, count in found.items() if count > 1} == {}
     lists = Counter(plural for verb, plural, name in process.api.calls if verb == "list" and not name)

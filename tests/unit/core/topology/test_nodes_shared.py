@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from support.topology.kube_lists import listed, node, node_json
 
 TAINT = {"key": "nvidia.com/gpu", "effect": "NoSchedule", "value": "present"}
-CONDITIONS = st.lists(
-    st.tuples(st.sampled_from(["Ready", "DiskPressure"]), st.sampled_from(["True", "False", "Unknown"]))
+SINCE = "2026-11-01T00:00:00Z"
+STATUSES = st.sampled_from(["True", "False", "Unknown"])
+CONDITIONS = st.permutations(["Ready", "NVLinkFabricHealthy", "DiskPressure", "XidErrors"]).flatmap(
+    lambda kinds: st.lists(STATUSES, max_size=len(kinds)).map(lambda statuses: list(zip(kinds, statuses, strict=False)))
 )
 
 
@@ -39,10 +41,15 @@ def test_labels_keep_values_and_order(labels: dict[str, str]) -> None:
 
 
 @given(CONDITIONS)
-def test_only_the_first_ready_condition_is_stored(said: list[tuple[str, str]]) -> None:
+def test_only_readiness_and_the_condition_of_gkm_are_stored(said: list[tuple[str, str]]) -> None:
+    """The time since which a node is ready has another value for each node, and no reader."""
     document = node_json("n1")
-    document["status"]["conditions"] = [{"type": kind, "status": status} for kind, status in said]
+    more = {"reason": "Why", "message": "because", "lastTransitionTime": SINCE}
+    document["status"]["conditions"] = [{"type": kind, "status": status} | more for kind, status in said]
     (found,) = lists.parse_nodes([json.dumps(document).encode()]).nodes
-    first = [NodeCondition(kind, status) for kind, status in said if kind == "Ready"][:1]
-    assert list(found.status.conditions or ()) == first
-    assert found.ready == (first == [NodeCondition("Ready", "True")])
+    statuses = dict(said)
+    ready, fabric = statuses.get("Ready"), statuses.get("NVLinkFabricHealthy")
+    wanted = [NodeCondition("Ready", ready, "", "", None if ready == "True" else SINCE)] if ready else []
+    wanted += [NodeCondition("NVLinkFabricHealthy", fabric, "Why", "because", SINCE)] if fabric else []
+    assert list(found.status.conditions or ()) == wanted
+    assert found.ready == (ready == "True")

@@ -8,22 +8,25 @@ from gkm.api.fabrics import NodeFabric, NodeFabricStatus, NVLink
 from gkm.api.meta import Condition, ObjectMeta
 from gkm.api.nodes import NodeSpec
 from gkm.kube import decoding
+from gkm.topology.nodes import FABRIC_HEALTHY, Node, NodeCondition
 from gkm_agent.fabric.objects import healthy
-from gkm_operator.fabric.conditions import CONDITION, MAX_MESSAGE, ConditionedObject, FabricCondition, wanted_condition
-from gkm_operator.fabric.controller import FABRICS, NODES
+from gkm_operator.fabric.conditions import MAX_MESSAGE, ReportedFabric, wanted_condition
+from gkm_operator.fabric.controller import FABRICS
+from gkm_operator.nodes import NODES
 from msgspec import json as msgspec_json
+from msgspec import structs
 
 READ, CHANGED, DOWN = "2026-11-01T00:00:00Z", "2026-11-02T00:00:00Z", "2026-11-03T00:00:00Z"
 DOMAIN = "aaaaaaaa-0000-0000-0000-000000000001.1"
 
 
-def node(ready: str = "True", *others: dict[str, str]) -> ConditionedObject:
+def node(ready: str = "True", *others: dict[str, str]) -> Node:
     conditions = [{"type": "Ready", "status": ready, "lastTransitionTime": DOWN}, *others]
     found: dict[str, Any] = {"kind": "Node", "metadata": {"name": "n"}, "status": {"conditions": conditions}}
     return decoding.single_object(NODES, json.dumps(found).encode())
 
 
-def fabric(status: NodeFabricStatus) -> ConditionedObject:
+def fabric(status: NodeFabricStatus) -> ReportedFabric:
     """What the controllers read of the NodeFabric that an agent writes."""
     state, reason, message = healthy(status)
     conditions = [Condition("Healthy", state, reason, message, CHANGED)]
@@ -50,7 +53,7 @@ def test_a_node_has_the_condition_of_its_node_fabric_since_the_same_time(
 ) -> None:
     found = wanted_condition(node(), fabric(status))
     assert found is not None
-    assert (found.type, found.status, found.reason) == (CONDITION, *expected)
+    assert (found.type, found.status, found.reason) == (FABRIC_HEALTHY, *expected)
     assert (found.message, found.last_transition_time) == (healthy(status)[2], CHANGED)
 
 
@@ -66,18 +69,21 @@ def test_a_node_without_a_fabric_or_a_report_has_no_condition(ready: str) -> Non
 def test_while_a_node_is_not_ready_its_fabric_is_not_known(ready: str) -> None:
     message = "the node is not ready; the last report of its agent was FabricHealthy"
     found = wanted_condition(node(ready), fabric(HEALTHY))
-    assert found == FabricCondition(CONDITION, "Unknown", "NodeNotReady", message, DOWN)
+    assert found == NodeCondition(FABRIC_HEALTHY, "Unknown", "NodeNotReady", message, DOWN)
 
 
 def test_what_is_written_is_what_is_read_so_nothing_is_written_twice() -> None:
     wanted = wanted_condition(node(), fabric(BROKEN))
     assert wanted is not None
     stored = json.loads(msgspec_json.encode(wanted)) | {"lastHeartbeatTime": None}
-    assert node("True", stored).condition(CONDITION) == wanted
+    assert node("True", stored).condition(FABRIC_HEALTHY) == wanted
 
 
 def test_a_message_of_any_length_is_cut() -> None:
-    report = FabricCondition("Healthy", "False", "FabricUnhealthy", "x" * 9999, CHANGED)
-    found = wanted_condition(node(), ConditionedObject(fabric(BROKEN).metadata, type(node().status)((report,))))
+    broken = fabric(BROKEN)
+    report = NodeCondition("Healthy", "False", "FabricUnhealthy", "x" * 9999, CHANGED)
+    found = wanted_condition(
+        node(), structs.replace(broken, status=structs.replace(broken.status, conditions=(report,)))
+    )
     assert found is not None
     assert len(found.message) == MAX_MESSAGE

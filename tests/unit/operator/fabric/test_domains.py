@@ -6,16 +6,17 @@ from typing import Any
 import pytest
 from gkm.api.fabrics import NodeFabricStatus
 from gkm.kube import decoding
+from gkm.topology.nodes import FABRIC_HEALTHY, NodeCondition
 from gkm_agent.fabric.objects import last_domain
-from gkm_operator.fabric.conditions import CONDITION, ConditionedObject, FabricCondition
+from gkm_operator.fabric.conditions import ReportedFabric
 from gkm_operator.fabric.controller import FABRICS
 from gkm_operator.fabric.domains import DomainIndex, domain_condition
 
 RACK, OTHER = "aaaaaaaa-0000-0000-0000-000000000001.1", "aaaaaaaa-0000-0000-0000-000000000002.1"
 
 
-def state(status: str, day: int) -> FabricCondition:
-    return FabricCondition(CONDITION, status, "Reason", "", f"2026-11-{day:02}T00:00:00Z")
+def state(status: str, day: int) -> NodeCondition:
+    return NodeCondition(FABRIC_HEALTHY, status, "Reason", "", f"2026-11-{day:02}T00:00:00Z")
 
 
 @pytest.mark.parametrize(
@@ -43,12 +44,12 @@ def test_the_worst_nodes_decide_and_the_first_of_them_says_since_when(
 
 def test_a_domain_without_nodes_has_no_condition_and_an_unknown_time_is_left_out() -> None:
     assert domain_condition({}) is None
-    found = domain_condition({"n": FabricCondition(CONDITION, "True", "Reason")})
+    found = domain_condition({"n": NodeCondition(FABRIC_HEALTHY, "True", "Reason")})
     assert found is not None
     assert found.last_transition_time is None
 
 
-def fabric(node: str, **status: str) -> ConditionedObject:
+def fabric(node: str, **status: str) -> ReportedFabric:
     whole: dict[str, Any] = {"metadata": {"name": node}, "status": status}
     return decoding.single_object(FABRICS, json.dumps(whole).encode())
 
