@@ -245,6 +245,12 @@ ROWS: Mapping[str, tuple[Panel, ...]] = {
             runbook="nodes.md#gkmgpusunreadable",
             thresholds=NONE,
         ),
+        Panel(
+            "Errors of NVLinks",
+            "Replays and recoveries of links; the NodeFabric of a degraded node names the link.",
+            {"{{node}} {{kind}}": f"sum by (node, kind) (increase(gkm_nvlink_errors_total{{{NODE}}}[{RATE}]))"},
+            thresholds=NONE,
+        ),
     ),
     "Mounts": (
         Panel(

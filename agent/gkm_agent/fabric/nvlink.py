@@ -104,6 +104,11 @@ def fabric_verdict(inventory: Inventory) -> FabricVerdict:
     return FabricVerdict(domains[0], health, flavor, cause)
 
 
+def is_attached(gpu: Gpu) -> bool:
+    """Return whether a GPU is attached to a fabric and can be used."""
+    return _attachment(gpu) is _Attachment.ATTACHED
+
+
 def domain_of(fabric: GpuFabricInfo) -> str:
     """Return the label value of the domain, `<clusterUUID>.<cliqueID>`.
 

@@ -25,12 +25,14 @@ from gkm.hoststate.names import CacheRef
 from gkm_agent.fabric import lldp, sysfs
 from gkm_agent.fabric.command import Command, FabricCommandFailed, find
 from gkm_agent.fabric.labels import wanted
+from gkm_agent.fabric.link_errors import LinkWindow
 from gkm_agent.fabric.lldp import Links, NotUnderstood
 from gkm_agent.fabric.nvlink import FabricVerdict, Health, fabric_verdict, nvlink_of
 from gkm_agent.fabric.report import FabricReport, FabricSink, status_of
 from gkm_agent.fabric.survey import SubnetSurvey
 from gkm_agent.gpus import NOT_READ
 from gkm_agent.report.publisher import Publisher
+from gkm_agent.telemetry import metrics
 
 _LOG = logging.getLogger(__name__)
 INTERVAL_SECONDS = 60.0
@@ -75,6 +77,7 @@ class FabricWatch:
         self._lock = Lock()
         self._ready: Mapping[CacheRef, str] | None = None if settings.cache_labels else {}
         self._settled = SettledVerdict()
+        self._links = LinkWindow()
         self._last_inventory: Inventory = NOT_READ
         self._skipped: tuple[str, ...] = ()
         self._wake = Event()
@@ -130,6 +133,9 @@ class FabricWatch:
         before = self._settled.reported
         readable = not inventory.unreadable
         reading = fabric_verdict(inventory)
+        metrics.link_errors_grew(*self._links.observe(inventory))
+        if reading.health is Health.HEALTHY and self._links.fault:
+            reading = replace(reading, health=Health.DEGRADED, cause=self._links.fault)
         self._settled = observe(self._settled, reading, self._clock(), self._settings.settle, readable=readable)
         verdict = self._settled.reported
         if verdict is not None and verdict != before:

@@ -74,6 +74,10 @@ GC_BYTES: Final = Counter("gkm_gc_bytes_total", "Bytes of entries that were coll
 NVML_ERRORS: Final = Counter(
     "gkm_nvml_errors_total", "Calls to a GPU's driver that failed, one each reading.", ["call"], registry=REGISTRY
 )
+LINK_ERRORS: Final = Counter(
+    "gkm_nvlink_errors_total", "Errors of the NVLinks of this node: replays and recoveries.", ["kind"],
+    registry=REGISTRY,
+)  # fmt: skip
 API_REQUESTS: Final = Counter(
     "gkm_api_requests_total", "Answers of the Kubernetes API; code none: there was none.", ["verb", "code"],
     registry=REGISTRY,
@@ -217,6 +221,12 @@ def gpus_read(inventory: Inventory) -> None:
         if known:
             _calls.add(call)
         NVML_ERRORS.labels(call if known else OTHER).inc()
+
+
+def link_errors_grew(replays: int, recoveries: int) -> None:
+    """Count errors of NVLinks, from 0 on."""
+    LINK_ERRORS.labels("replay").inc(replays)
+    LINK_ERRORS.labels("recovery").inc(recoveries)
 
 
 def api_answered(verb: str, status: int) -> None:

@@ -13,13 +13,24 @@ from collections import deque
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pynvml
 
 from gkm.api.targets import CUDA
 from gkm.gpus import fabric, pci
 from gkm.gpus.driver_calls import DriverCalls
-from gkm.gpus.values import MAX_GPUS, MAX_MIG_DEVICES, Gpu, GpuFabricInfo, Inventory, MigDevice, printable
+from gkm.gpus.values import (
+    MAX_GPUS,
+    MAX_LINKS,
+    MAX_MIG_DEVICES,
+    Gpu,
+    GpuFabricInfo,
+    Inventory,
+    LinkErrors,
+    MigDevice,
+    printable,
+)
 
 DRIVER = "nvidia"
 WARP_SIZE = 32
@@ -39,6 +50,18 @@ FABRIC_STRUCTURES = (
     (pynvml.c_nvmlGpuFabricInfo_t, pynvml.nvmlDeviceGetGpuFabricInfo),
 )
 """The newest first: the first structure that the driver fills is read."""
+REPLAYS = (pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_REPLAY,)
+RECOVERIES = (
+    pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_RECOVERY,
+    pynvml.NVML_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_EVENTS,
+)
+"""Fields of one link, of Hopper and of Blackwell. The fields of lanes and their totals (46 to 59) are always 0 on
+Hopper (DataDog/datadog-agent #55966)."""
+_UNSIGNED = {
+    pynvml.NVML_VALUE_TYPE_UNSIGNED_INT: "uiVal",
+    pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG: "ulVal",
+    pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG: "ullVal",
+}
 VARIABLE = "GKM_DRIVER_ROOT"
 LIBRARY = "libnvidia-ml.so.1"
 _MAX_STEPS = 256
@@ -115,6 +138,7 @@ def _gpu(index: int, driver: str, cuda: str) -> Gpu:
         mig_devices=parts,
         power_state=f"P{power}" if pynvml.NVML_PSTATE_0 <= power <= pynvml.NVML_PSTATE_15 else "",
         fabric=attached,
+        links=_links(caller, handle) if attached is not None else (),
         faults=caller.faults,
     )
 
@@ -168,6 +192,25 @@ def _fabric(caller: DriverCalls, handle: object) -> GpuFabricInfo | None:
             summary=getattr(info, "healthSummary", 0),
         )
     return None
+
+
+def _links(caller: DriverCalls, handle: object) -> tuple[LinkErrors, ...]:
+    """Return the counters of the links that NVML has any of: a GPU has fewer than MAX_LINKS."""
+    asked = [(number, link) for link in range(MAX_LINKS) for number in (*REPLAYS, *RECOVERIES)]
+    values: tuple[Any, ...] = caller.query(
+        "nvmlDeviceGetFieldValues", lambda: tuple(pynvml.nvmlDeviceGetFieldValues(handle, asked)), (), optional=True
+    )
+    known = {
+        (value.fieldId, value.scopeId): getattr(value.value, _UNSIGNED[value.valueType])
+        for value in values
+        if value.nvmlReturn == pynvml.NVML_SUCCESS and value.valueType in _UNSIGNED
+    }
+
+    def count(link: int, numbers: tuple[int, ...]) -> int | None:
+        return max((known[number, link] for number in numbers if (number, link) in known), default=None)
+
+    found = (LinkErrors(link, count(link, REPLAYS), count(link, RECOVERIES)) for link in range(MAX_LINKS))
+    return tuple(each for each in found if each.replays is not None or each.recoveries is not None)
 
 
 def _clique(info: ctypes.Structure) -> int | None:

@@ -7,10 +7,13 @@ from msgspec.structs import replace
 
 MAX_GPUS = 1024
 MAX_MIG_DEVICES = 64
+MAX_LINKS = 36
+"""NVML_NVLINK_MAX_LINKS of nvml.h 13."""
 # The probe's output comes from drivers and firmware: bounded, printable ASCII, or the reading as a whole is refused.
 Text = Annotated[str, Meta(max_length=256, pattern=r"^[\x20-\x7e]*\Z")]
 Index = Annotated[int, Meta(ge=0, lt=MAX_GPUS)]
 Size = Annotated[int, Meta(ge=0, lt=1 << 40)]
+Count = Annotated[int, Meta(ge=0, lt=1 << 62)]
 
 MAX_FAULTS = 32
 FATAL_CODES = frozenset({"GPU_IS_LOST", "RESET_REQUIRED", "INSUFFICIENT_POWER", "GPU_NOT_FOUND"})
@@ -43,6 +46,16 @@ class GpuFabricInfo(Struct, frozen=True):
     health_summary: Text = ""
 
 
+class LinkErrors(Struct, frozen=True):
+    """What NVML has counted of an NVLink since the driver was loaded; None for a count that it does not have."""
+
+    link: Annotated[int, Meta(ge=0, lt=MAX_LINKS)]
+    replays: Count | None = None
+    """Packets that were sent again."""
+    recoveries: Count | None = None
+    """Times that the link went down and was trained again, or not."""
+
+
 class MigDevice(Struct, frozen=True):
     """A part of an NVIDIA GPU that is allocated separately: `profile` is `1g.10gb`, `uuid` begins with `MIG-`."""
 
@@ -72,6 +85,7 @@ class Gpu(Struct, frozen=True):
     mig_devices: Annotated[tuple[MigDevice, ...], Meta(max_length=MAX_MIG_DEVICES)] = ()
     power_state: Text = ""
     fabric: GpuFabricInfo | None = None
+    links: Annotated[tuple[LinkErrors, ...], Meta(max_length=MAX_LINKS)] = ()
     faults: Annotated[tuple[Fault, ...], Meta(max_length=MAX_FAULTS)] = ()
 
     @property
@@ -101,8 +115,8 @@ class Inventory(Struct, frozen=True):
 
     @property
     def comparable(self) -> "Inventory":
-        """Return a copy without values that change every second, for comparison with another reading."""
-        return replace(self, gpus=tuple(replace(gpu, power_state="") for gpu in self.gpus))
+        """Return this reading without values that change every second, for comparison with another."""
+        return replace(self, gpus=tuple(replace(gpu, power_state="", links=()) for gpu in self.gpus))
 
 
 def printable(text: str, limit: int = 256) -> str:

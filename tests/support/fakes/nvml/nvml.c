@@ -6,6 +6,7 @@
  *              "mig_devices": [{"name", "uuid", "memory_mib", "errors": {CALL: ERROR}}, null],
  *              "fabric": {"cluster_uuid", "clique_id", "state", "status", "health_mask", "health_summary", "version",
  *                         "cliques": [{"type", "id"}], "clique_count"},
+ *              "fields": {FIELD: [a number for each scope, or null]},
  *              "errors": {CALL: ERROR}}]}
  * CALL is a function's name as in nvml.h; ERROR a name such as NVML_ERROR_GPU_IS_LOST, or HANG, or CRASH.
  * Layouts and numbers are those of nvml.h 13. */
@@ -287,4 +288,22 @@ EXPORT int nvmlDeviceGetGpuFabricInfo_v4(const char *gpu, FabricV4 *info) {
     info->mask = (uint32_t)json_number(json_member(fabric, "health_mask"), 0);
     info->summary = (uint8_t)json_number(json_member(fabric, "health_summary"), 0);
     return SUCCESS;
+}
+
+typedef struct { unsigned field, scope; long long timestamp, latency; unsigned type; int status;
+                 union { double d; unsigned ui; unsigned long long ull; } value; } FieldValue;
+
+/* A value is an unsigned long long (3), or an unsigned (1) where it is small. */
+EXPORT int nvmlDeviceGetFieldValues(const char *gpu, int count, FieldValue *values) {
+    int result = device_call(gpu, "nvmlDeviceGetFieldValues");
+    for (int i = 0; result == SUCCESS && i < count; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "%u", values[i].field);
+        const char *said = json_item(json_member(json_member(gpu, "fields"), name), values[i].scope);
+        values[i].status = said && *said != 'n' ? SUCCESS : NOT_SUPPORTED; /* n: null */
+        if (values[i].status) continue;
+        values[i].value.ull = (unsigned long long)json_number(said, 0);
+        values[i].type = values[i].value.ull >> 32 ? 3 : 1;
+    }
+    return result;
 }

@@ -7,14 +7,16 @@ from threading import Event
 import pytest
 import yaml
 from gkm.api.fabric_settings import Fabric, SettleThresholds
-from gkm.gpus.values import Inventory
+from gkm.gpus.values import Inventory, LinkErrors
 from gkm.hoststate.names import CacheRef
 from gkm.kube import client
 from gkm.kube.resources import NODES
 from gkm_agent import options
+from gkm_agent.fabric.objects import healthy
 from gkm_agent.fabric.watch import FabricWatch
 from gkm_agent.gpus import NOT_READ, GpuWatch
 from gkm_agent.main import Backend, connect
+from msgspec.structs import replace
 from support.agent.fabric_fakes import FakeFabricSink
 from support.agent.fabric_values import ATTACHED, DOMAIN, adapter, gpus, interface
 from support.host.waiting import until
@@ -102,6 +104,19 @@ def test_one_reading_of_the_gpus_counts_once_however_often_it_is_looked_at(machi
     assert machine.reads(gpus(ATTACHED)) == (DOMAIN, "healthy")
     same = gpus(None)
     assert {machine.reads(same) for _ in range(9)} == {(DOMAIN, "healthy")}
+
+
+def test_links_whose_errors_recur_degrade_the_node_once_that_has_lasted(machine: Machine) -> None:
+    def recovered(count: int) -> Inventory:
+        return Inventory(tuple(replace(gpu, links=(LinkErrors(3, 0, count),)) for gpu in gpus(ATTACHED).gpus))
+
+    good, bad = (DOMAIN, "healthy"), (DOMAIN, "degraded")
+    # The first reading has nothing to compare with; the three that follow are the fault, which must last for three.
+    assert [machine.reads(recovered(count)) for count in range(6)] == [good] * 5 + [bad]
+    report = machine.watch.read()
+    assert report is not None
+    assert report.status.message == "link errors: NVLink link 3 of GPU 0"
+    assert healthy(report.status) == ("False", "FabricDegraded", report.status.message)
 
 
 def test_a_driver_that_is_restarted_takes_no_label_along(machine: Machine) -> None:

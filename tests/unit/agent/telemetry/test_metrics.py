@@ -170,6 +170,13 @@ def test_calls_to_the_driver_that_failed_are_counted_each_reading() -> None:
     assert (memory(), init(), other()) == (2, 1, 1)
 
 
+def test_errors_of_links_are_counted_by_their_kind() -> None:
+    replays, recoveries = (change("gkm_nvlink_errors_total", kind=kind) for kind in ("replay", "recovery"))
+    metrics.link_errors_grew(5, 2)
+    metrics.link_errors_grew(0, 0)
+    assert (replays(), recoveries()) == (5, 2)
+
+
 def test_a_driver_that_makes_names_up_makes_no_labels_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics, "_calls", set())
     metrics.NVML_ERRORS.clear()

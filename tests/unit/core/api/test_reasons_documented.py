@@ -17,6 +17,7 @@ from gkm.api.topology_status import TopologyReason
 from gkm.gpus import fabric, preflight
 from gkm.hoststate.pointers import CacheState
 from gkm.runtimes.keys import MissReason
+from gkm_agent.fabric.link_errors import LINK_ERRORS
 from gkm_agent.fabric.nvlink import Health
 from gkm_csi.status_errors import Code
 from gkm_operator.captures.retention import RetentionReason
@@ -118,7 +119,12 @@ def test_the_reasons_of_a_gpu_are_in_one_table() -> None:
         ("States of a cache on a node", lambda: set(CacheState)),
         (
             "Fabric",
-            lambda: {*Health, *(problem for _, problem in fabric._PROBLEMS.values()), *fabric._CONFIGURATIONS.values()},
+            lambda: {
+                *Health,
+                *(problem for _, problem in fabric._PROBLEMS.values()),
+                *fabric._CONFIGURATIONS.values(),
+                LINK_ERRORS,
+            },
         ),
         ("Runs", lambda: set(PlannedReason)),
         ("Condition Drift of a run", lambda: set(DriftReason)),

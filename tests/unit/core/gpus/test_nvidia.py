@@ -6,7 +6,7 @@ import pynvml
 import pytest
 from gkm.gpus.groups import groups
 from gkm.gpus.nvidia import cuda_version
-from gkm.gpus.values import Gpu, GpuFabricInfo, MigDevice
+from gkm.gpus.values import Gpu, GpuFabricInfo, LinkErrors, MigDevice
 from support.fakes.nvml_library import A100, GB200, H100, MIG_A100
 from support.gpus.inventories import Reading
 
@@ -108,6 +108,29 @@ def test_a_gpu_without_fabric_has_none_and_no_fault(reading: Reading) -> None:
 
     assert gpu.fabric is None
     assert gpu.faults == ()
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"161": [3, 0], "162": [0, 1]}, [LinkErrors(0, 3, 0), LinkErrors(1, 0, 1)]),
+        ({"215": [None, 505]}, [LinkErrors(1, None, 505)]),
+        ({"162": [0], "215": [1 << 40]}, [LinkErrors(0, None, 1 << 40)]),
+        ({"52": [7], "59": [7]}, []),
+        ({}, []),
+    ],
+    ids=["Hopper", "Blackwell", "both", "totals that Hopper does not count", "none"],
+)
+def test_the_errors_of_each_link_are_read_by_the_fields_that_the_gpu_has(
+    reading: Reading, fields: dict[str, list[int | None]], expected: list[LinkErrors]
+) -> None:
+    gpu = reading({**GB200, "fields": fields}).gpus[0]
+
+    assert (list(gpu.links), gpu.faults) == (expected, ())
+
+
+def test_the_links_of_a_gpu_without_a_fabric_are_not_read(reading: Reading) -> None:
+    assert reading({**H100, "fields": {"161": [3]}}).gpus[0].links == ()
 
 
 def test_mig_devices_are_parts_of_their_gpu_and_share_its_index(reading: Reading) -> None:

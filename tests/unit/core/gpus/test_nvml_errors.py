@@ -27,7 +27,13 @@ ERRORS = sorted(name.removeprefix("NVML_ERROR_") for name in vars(pynvml) if nam
 FATAL = {"GPU_IS_LOST", "RESET_REQUIRED", "INSUFFICIENT_POWER", "GPU_NOT_FOUND"}
 ABSENT = {"NOT_SUPPORTED", "FUNCTION_NOT_FOUND", "ARGUMENT_VERSION_MISMATCH", "INVALID_ARGUMENT"}
 IDENTITY = {"nvmlDeviceGetHandleByIndex", "nvmlDeviceGetCudaComputeCapability"}
-OPTIONAL = {"nvmlDeviceGetPciInfo", "nvmlDeviceGetMigMode", "nvmlDeviceGetPowerState", "nvmlDeviceGetGpuFabricInfo"}
+OPTIONAL = {
+    "nvmlDeviceGetFieldValues",
+    "nvmlDeviceGetGpuFabricInfo",
+    "nvmlDeviceGetMigMode",
+    "nvmlDeviceGetPciInfo",
+    "nvmlDeviceGetPowerState",
+}
 PER_GPU = sorted({*IDENTITY, *OPTIONAL, "nvmlDeviceGetUUID", "nvmlDeviceGetName", "nvmlDeviceGetMemoryInfo"})
 PER_MIG_GPU = ["nvmlDeviceGetMaxMigDeviceCount", "nvmlDeviceGetMigDeviceHandleByIndex"]
 PER_MIG_DEVICE = ["nvmlDeviceGetUUID", "nvmlDeviceGetName", "nvmlDeviceGetMemoryInfo"]
