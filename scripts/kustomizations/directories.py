@@ -71,6 +71,15 @@ the ConfigMap gkm-config too. The conditions stay when the switch is off again. 
         {"features": {"fabricConditions": True}},
     ),
     Component(
+        "fabric-taints",
+        """\
+The right to taint Nodes whose NVLink fabric is unhealthy (docs/reference/fabric.md). Name it after fabric-conditions
+and topology-labels, and set fabric.nodeTaint in the ConfigMap gkm-config too. The taints stay when the switch is off
+again. In a kustomization of your own:""",
+        {"features": {"fabricTaints": True}},
+        after=("topology-labels",),
+    ),
+    Component(
         "topology-hygiene",
         """\
 Warnings for labels of Nodes that GKM or a scheduler would misread (docs/how-to/labels.md). Nothing is refused: the

@@ -1,7 +1,7 @@
 """The section `fabric` of the configuration: programs that read the fabric, settle thresholds, InfiniBand survey."""
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
@@ -59,7 +59,9 @@ class Ibnetdiscover(Struct, frozen=True, rename="camel", forbid_unknown_fields=T
 class Fabric(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """How the agent reads the fabric of its node. For an empty command it uses the path in Debian and RHEL.
 
-    With `node_conditions`, the controllers write the condition NVLinkFabricHealthy on Nodes.
+    With `node_conditions`, the controllers write the condition NVLinkFabricHealthy on Nodes. While it is False, a Node
+    has a taint with the effect `node_taint` besides. NoExecute is no choice: a wrong reading of many
+    nodes would end their pods.
     """
 
     cache_labels: bool = False
@@ -67,3 +69,8 @@ class Fabric(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     settle: SettleThresholds = field(default_factory=SettleThresholds)
     ibnetdiscover: Ibnetdiscover = field(default_factory=Ibnetdiscover)
     node_conditions: bool = False
+    node_taint: Literal["none", "PreferNoSchedule", "NoSchedule"] = "none"
+
+    def __post_init__(self) -> None:
+        if self.node_taint != "none" and not self.node_conditions:
+            raise ValueError("nodeTaint needs nodeConditions: true, or no Node says why it has the taint")

@@ -19,6 +19,7 @@ class Feature(StrEnum):
     POD_GATES = "podGates"
     KSERVE = "kserve"
     FABRIC_CONDITIONS = "fabricConditions"
+    FABRIC_TAINTS = "fabricTaints"
 
     @property
     def component(self) -> str:

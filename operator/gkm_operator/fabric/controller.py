@@ -1,10 +1,13 @@
 """The controller of fabric conditions: a queue of nodes and of NVLink domains, and one request for each condition.
 
+With `fabric.nodeTaint`, a node whose condition is False has a taint besides.
+
 Runs in the leader only. All state is on the API server: a restart changes nothing.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import TypeVar
 
@@ -20,6 +23,7 @@ from gkm.kube.errors import ApiError
 from gkm.kube.informers import Informers
 from gkm.kube.reflector import Reflector
 from gkm.kube.resources import HYPERNODES, Resource
+from gkm.kube.resources import NODES as WHOLE_NODES
 from gkm.kube.workqueue import WorkQueue
 from gkm.topology.nodes import FABRIC_HEALTHY, Node, NodeCondition
 from gkm.topology.trees.names import hypernode_name
@@ -27,6 +31,7 @@ from gkm.topology.trees.names import hypernode_name
 from gkm_operator import metrics
 from gkm_operator.fabric.conditions import ReportedFabric, wanted_condition
 from gkm_operator.fabric.domains import DomainIndex, domain_condition
+from gkm_operator.fabric.taints import effects_of, wanted_effects, with_effects
 from gkm_operator.nodes import NODES
 
 T = TypeVar("T")
@@ -57,6 +62,7 @@ class FabricController(Controller):
         self._api = api
         self._levels = [level.name for level in topology.levels]
         self._hashed = topology.hyper_nodes.hash_names
+        self._effect = settings.node_taint
         self._has_domains = topology.hyper_nodes.enabled and CLIQUE_LEVEL in self._levels
         self._nodes = informers.of(NODES)
         self._fabrics = Reflector(api, FABRICS, self._fabric_changed)
@@ -90,7 +96,26 @@ class FabricController(Controller):
             wanted = wanted_condition(node, self._fabrics.get(key))
             if wanted != node.condition(FABRIC_HEALTHY):
                 self._apply(NODES, _applied("v1", "Node", node.metadata.name, wanted, node.metadata.uid))
+            if self._effect != "none":
+                self._taint(node, wanted)
         return None
+
+    def _taint(self, node: Node, condition: NodeCondition | None) -> None:
+        """Add or remove the taint. The list of taints is one field, so all others are written back as they were read.
+
+        A Node that changed in between is a conflict: the queue tries again.
+        """
+        now = effects_of(node.taints)
+        effects = wanted_effects(condition, self._effect, now)
+        if effects == now or self._stop.wait(self._bucket.reserve()):
+            return
+        with _hint(Feature.FABRIC_TAINTS):
+            found = self._api.find(WHOLE_NODES, node.name)
+            if found is None or found["metadata"]["uid"] != node.metadata.uid:
+                return
+            taints = with_effects(found["spec"].get("taints") or [], effects)
+            metadata = {"resourceVersion": found["metadata"]["resourceVersion"]}
+            self._api.merge(WHOLE_NODES, node.name, {"metadata": metadata, "spec": {"taints": taints}})
 
     def _reconcile_domain(self, domain: str) -> float | None:
         states = {name: state for name in self._domains.nodes(domain) if (state := self._state(name)) is not None}
@@ -110,15 +135,12 @@ class FabricController(Controller):
         if self._stop.wait(self._bucket.reserve()):
             return
         try:
-            self._api.apply(resource, value, field_manager=FIELD_MANAGER, subresource="status")
+            with _hint(Feature.FABRIC_CONDITIONS):
+                self._api.apply(resource, value, field_manager=FIELD_MANAGER, subresource="status")
         except ApiError as error:
             # A Node that was created anew has another uid: its own event follows.
-            if error.not_found or error.conflict:
-                return
-            if error.status == HTTPStatus.FORBIDDEN:
-                hint = install(Feature.FABRIC_CONDITIONS)
-                raise ApiError(error.status, error.reason, f"{error.message}: {hint}") from error
-            raise
+            if not error.not_found and not error.conflict:
+                raise
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
         found = new or old
@@ -139,9 +161,20 @@ class FabricController(Controller):
                 self.queue.add(_DOMAIN + domain, CALM_SECONDS)
 
 
-def _read(node: Node) -> tuple[str, tuple[NodeCondition, ...] | None]:
+def _read(node: Node) -> tuple[object, ...]:
     """Return the fields of a Node that a reconcile reads: other controllers need changes of other fields."""
-    return node.metadata.uid, node.status.conditions
+    return node.metadata.uid, node.status.conditions, node.taints
+
+
+@contextmanager
+def _hint(feature: Feature) -> Iterator[None]:
+    """Say how to install the rights of a feature where they are missing."""
+    try:
+        yield
+    except ApiError as error:
+        if error.status == HTTPStatus.FORBIDDEN:
+            raise ApiError(error.status, error.reason, f"{error.message}: {install(feature)}") from error
+        raise
 
 
 def _applied(api_version: str, kind: str, name: str, wanted: NodeCondition | None, uid: str = "") -> Object:

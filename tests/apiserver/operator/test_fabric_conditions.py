@@ -1,4 +1,4 @@
-"""The condition NVLinkFabricHealthy of Nodes on a real kube-apiserver: the account, rights and policy that ship."""
+"""The condition NVLinkFabricHealthy of Nodes, and the taint, on a real kube-apiserver: account, rights and policies."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -21,6 +21,7 @@ from gkm_agent.kubernetes.sinks import KubernetesFabricSink
 from gkm_agent.kubernetes.source import NodeView
 from gkm_operator.fabric.controller import FabricController
 from support.agent.fabric_values import DOMAIN
+from support.chart.helm import render
 from support.cluster.cluster import Cluster
 from support.cluster.policies import until_policies_hold
 from support.cluster.rights import until_rights_hold
@@ -32,6 +33,11 @@ CONTROLLERS = "system:serviceaccount:gkm-system:gkm-controllers"
 AGENT = "system:serviceaccount:gkm-system:gkm-agent"
 NODE, OTHER = "conditioned", "unconditioned"
 TYPE = "NVLinkFabricHealthy"
+OURS = {"key": "gkm.io/nvlink-fabric-unhealthy", "effect": "NoSchedule"}
+FOREIGN = {"key": "example.com/repair", "value": "rack-7", "effect": "NoExecute", "timeAdded": "2026-11-01T00:00:00Z"}
+CONDITIONS = Fabric(node_conditions=True)
+TAINTS = Fabric(node_conditions=True, node_taint="NoSchedule")
+UNHEALTHY = NodeFabricStatus(health="unhealthy", message="GPU 1: route unhealthy")
 PAGE = ROOT / "docs" / "reference" / "fabric.md"
 
 
@@ -47,6 +53,18 @@ class Site:
     def condition(self, name: str = NODE) -> Json | None:
         conditions = self.admin.get(NODES, name)["status"].get("conditions", [])
         return next((each for each in conditions if each["type"] == TYPE), None)
+
+    def taints(self, name: str = NODE) -> list[Json]:
+        """Return the taints of a Node, but for the node controller's."""
+        return [taint for taint in self.all_taints(name) if not taint["key"].startswith("node.kubernetes.io/")]
+
+    def all_taints(self, name: str = NODE) -> list[Json]:
+        found: list[Json] = self.admin.get(NODES, name)["spec"].get("taints", [])
+        return found
+
+    def taint(self, *taints: Json) -> None:
+        """Give NODE these taints, as a person does."""
+        self.admin.merge(NODES, NODE, {"spec": {"taints": list(taints)}})
 
     def beat(self, ready: str = "True") -> None:
         """Do what the kubelet of NODE does: otherwise the node controller takes the node for lost after 50 s."""
@@ -74,6 +92,9 @@ class Site:
 def site(cluster: Cluster) -> Iterator[Site]:
     deployed(cluster)
     cluster.apply(component("fabric-conditions"))
+    # Both write Nodes, so what both policies allow is allowed: as Helm renders it.
+    both = render({"features": {"fabricTaints": True, "topologyLabels": True}})
+    cluster.apply([each.value for each in both if each.source.startswith(("fabric-taints/", "topology-labels/"))])
     until_rights_hold(cluster)
     until_policies_hold(cluster)
     admin = connect(str(cluster.kubeconfig))
@@ -90,7 +111,7 @@ def site(cluster: Cluster) -> Iterator[Site]:
 
 
 @contextmanager
-def running(site: Site) -> Iterator[list[str]]:
+def running(site: Site, settings: Fabric = CONDITIONS) -> Iterator[list[str]]:
     """Run the controller until the block ends; yield the verbs of its writes."""
     writes: list[str] = []
 
@@ -100,7 +121,7 @@ def running(site: Site) -> Iterator[list[str]]:
         return send()
 
     api = InterposedApi(site.controllers, around)
-    controller = FabricController(api, Fabric(node_conditions=True), Topology(), informers=Informers(api))
+    controller = FabricController(api, settings, Topology(), informers=Informers(api))
     controller.work()
     try:
         yield writes
@@ -168,3 +189,84 @@ def test_an_agent_writes_no_condition_of_any_node(site: Site) -> None:
         with pytest.raises(ApiError, match=re.escape('cannot patch resource "nodes/status"')) as caught:
             site.agent.merge(NODES, name, patch, subresource="status")
         assert caught.value.status == 403
+
+
+@pytest.fixture
+def tainted(site: Site) -> Iterator[Site]:
+    """The site, whose node has a taint of another writer."""
+    site.taint(FOREIGN)
+    yield site
+    site.taint()
+
+
+def test_an_unhealthy_node_has_the_taint_until_it_is_known_to_be_healthy(tainted: Site) -> None:
+    site = tainted
+    with running(site, TAINTS):
+        site.reports(UNHEALTHY)
+        site.cluster.until(lambda: site.taints() == [FOREIGN, OURS], "the taint")
+        site.until("Unknown", "NodeNotReady", ready="Unknown")
+        assert site.taints() == [FOREIGN, OURS]
+        site.taint(FOREIGN)
+        site.until("False", "FabricUnhealthy")
+        site.cluster.until(lambda: site.taints() == [FOREIGN, OURS], "the taint that a person removed")
+        site.reports(NodeFabricStatus(domain=DOMAIN, health="healthy"))
+        site.cluster.until(lambda: site.taints() == [FOREIGN], "only the taint of another writer")
+    assert site.taints(OTHER) == []
+
+
+def test_a_new_leader_with_another_effect_replaces_the_taint(tainted: Site) -> None:
+    site = tainted
+    site.taint(FOREIGN, OURS)
+    site.reports(UNHEALTHY)
+    with running(site, Fabric(node_conditions=True, node_taint="PreferNoSchedule")):
+        wanted = [FOREIGN, OURS | {"effect": "PreferNoSchedule"}]
+        site.cluster.until(lambda: site.taints() == wanted, "the other effect")
+
+
+def test_without_the_word_no_node_is_tainted(tainted: Site) -> None:
+    site = tainted
+    with running(site) as writes:
+        site.reports(NodeFabricStatus(domain=DOMAIN, health="healthy"))
+        site.until("True", "FabricHealthy")
+        site.reports(UNHEALTHY)
+        site.until("False", "FabricUnhealthy")
+    assert (set(writes), site.taints()) == ({"apply"}, [FOREIGN])
+
+
+def test_the_command_of_the_page_removes_the_taint(tainted: Site) -> None:
+    tainted.taint(FOREIGN, OURS)
+    pattern = r"-o (go-template=)'(.*)' \| xargs -I\{\} kubectl (taint node) \{\} (\S+)"
+    ((kind, template, verb, taint),) = re.findall(pattern, PAGE.read_text(encoding="utf-8"))
+    found = tainted.cluster.kubectl("get", "nodes", "-o", kind + template).split()
+    assert found == [NODE]
+    tainted.cluster.kubectl(*verb.split(), NODE, taint)
+    assert tainted.taints() == [FOREIGN]
+
+
+@pytest.mark.parametrize(
+    ("patch", "words"),
+    [
+        ({"spec": {"taints": []}}, "touch no taint of a Node but gkm.io/nvlink-fabric-unhealthy"),
+        ({"spec": {"taints": [FOREIGN, {"key": "a", "effect": "NoSchedule"}]}}, "touch no taint of a Node but"),
+        ({"spec": {"unschedulable": True}}, "touch nothing of a Node but labels and a taint"),
+        ({"spec": {"providerID": "x://y"}}, "touch nothing of a Node but labels and a taint"),
+        ({"metadata": {"annotations": {"a": "b"}}}, "touch nothing of a Node but labels"),
+        ({"metadata": {"labels": {"a": "b"}}}, "touch no label but level.gkm.io/"),
+    ],
+)
+def test_the_controllers_write_nothing_else_of_a_node(tainted: Site, patch: Json, words: str) -> None:
+    with pytest.raises(ApiError, match=words) as caught:
+        tainted.controllers.merge(NODES, NODE, patch)
+    assert caught.value.status == 403
+
+
+def test_the_policies_of_labels_and_taints_leave_room_for_each_other(tainted: Site) -> None:
+    tainted.controllers.merge(NODES, NODE, {"metadata": {"labels": {"level.gkm.io/rack": "r1"}}})
+    tainted.controllers.merge(NODES, NODE, {"spec": {"taints": [*tainted.all_taints(), OURS]}})
+    assert tainted.taints() == [FOREIGN, OURS]
+
+
+def test_the_taint_of_the_controllers_ends_no_pods(tainted: Site) -> None:
+    taints = [*tainted.all_taints(), OURS | {"effect": "NoExecute"}]
+    with pytest.raises(ApiError, match="the taint of the controllers ends no pods"):
+        tainted.controllers.merge(NODES, NODE, {"spec": {"taints": taints}})

@@ -133,18 +133,19 @@ def test_large_numbers_stay_integers(number: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("switch", "feature"),
+    ("switch", "on", "feature"),
     [
-        ("network.autoMNNVLEnabled", "domains"),
-        ("taskGroups.enabled", "taskGroups"),
-        ("topology.hyperNodes.enabled", "topology"),
-        ("topology.nodeLabels", "topologyLabels"),
-        ("fabric.nodeConditions", "fabricConditions"),
-        ("kserve.enabled", "kserve"),
+        ("network.autoMNNVLEnabled", True, "domains"),
+        ("taskGroups.enabled", True, "taskGroups"),
+        ("topology.hyperNodes.enabled", True, "topology"),
+        ("topology.nodeLabels", True, "topologyLabels"),
+        ("fabric.nodeConditions", True, "fabricConditions"),
+        ("fabric.nodeTaint", "NoSchedule", "fabricTaints"),
+        ("kserve.enabled", True, "kserve"),
     ],
 )
-def test_a_switch_without_the_rights_for_it_is_refused(switch: str, feature: str) -> None:
-    value: Any = True
+def test_a_switch_without_the_rights_for_it_is_refused(switch: str, on: object, feature: str) -> None:
+    value: Any = on
     for key in reversed(switch.split(".")):
         value = {key: value}
     with pytest.raises(HelmFailed, match=rf"config.{switch} is set and features.{feature} is not"):

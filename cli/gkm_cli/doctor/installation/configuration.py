@@ -85,6 +85,7 @@ def needed(config: Config | ConfigInvalid) -> list[tuple[str, Feature]]:
         (topology.node_labels, "topology.nodeLabels", Feature.TOPOLOGY_LABELS),
         (config.kserve.enabled, "kserve.enabled", Feature.KSERVE),
         (config.fabric.node_conditions, "fabric.nodeConditions", Feature.FABRIC_CONDITIONS),
+        (config.fabric.node_taint != "none", "fabric.nodeTaint", Feature.FABRIC_TAINTS),
     )
     return [(switch, feature) for on, switch, feature in switches if on]
 

@@ -192,6 +192,7 @@ labels:
   (list "kserve" "kserve.enabled" ($config.kserve | default dict).enabled)
   (list "podCaches" "delivery" (ne ($config.delivery | default "csi") "csi"))
   (list "fabricConditions" "fabric.nodeConditions" ($config.fabric | default dict).nodeConditions)
+  (list "fabricTaints" "fabric.nodeTaint" (ne (($config.fabric | default dict).nodeTaint | default "none") "none"))
 }}
 {{- if and (index . 2) (not (index $features (index . 0))) }}
 {{- fail (printf "config.%s is set and features.%s is not: set features.%s=true, which grants the rights for it" (index . 1) (index . 0) (index . 0)) }}

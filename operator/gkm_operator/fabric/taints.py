@@ -1,0 +1,31 @@
+"""The taint gkm.io/nvlink-fabric-unhealthy of a Node, from its condition NVLinkFabricHealthy. Pure.
+
+A node that is not known keeps what it has: it gets no taint, and loses none.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from gkm.api.meta import FALSE, UNKNOWN
+from gkm.kube.resources import Json
+from gkm.topology.nodes import NodeCondition, Taint
+
+TAINT = "gkm.io/nvlink-fabric-unhealthy"
+"""All taints with this key are GKM's, and no other is."""
+
+
+def effects_of(taints: Iterable[Taint]) -> frozenset[str]:
+    """Return the effects of the taint on a node; none without it."""
+    return frozenset(taint.effect for taint in taints if taint.key == TAINT)
+
+
+def wanted_effects(condition: NodeCondition | None, effect: str, now: frozenset[str]) -> frozenset[str]:
+    """Return the effects that the taint should have; `now` are those that it has."""
+    if condition is not None and condition.status == UNKNOWN:
+        return now
+    return frozenset({effect} if condition is not None and condition.status == FALSE else ())
+
+
+def with_effects(taints: Sequence[Json], effects: Iterable[str]) -> list[Json]:
+    """Return the taints of a Node as the API server has them, and GKM's with these effects: others stay whole."""
+    others = [taint for taint in taints if taint.get("key") != TAINT]
+    return [*others, *({"key": TAINT, "effect": effect} for effect in sorted(effects))]
