@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from resource import getpagesize
 from typing import Final
 
 from gkm.hoststate.files import closing
@@ -126,7 +127,7 @@ def _options(names: Sequence[str], size: int | None) -> str:
     """Return the options of the tmpfs: links take nothing of `size`, and what needs no page has one (0 is no limit)."""
     inline = _INLINE_BYTES - len(_link(""))
     pages = sum(len(name if name.isascii() else os.fsencode(name)) > inline for name in names)
-    size_bytes = (overlay.BYTES_PER_INODE if size is None else size) + pages * overlay.BYTES_PER_INODE
+    size_bytes = (getpagesize() if size is None else size) + pages * getpagesize()
     inodes = max(overlay.MIN_INODES, (size or 0) // overlay.BYTES_PER_INODE) + len(names) + _OWN_INODES
     top = _CLOSED if size is None else _OPEN
     return ",".join((f"size={size_bytes},nr_inodes={inodes},{top}", *overlay.selinux_option()))

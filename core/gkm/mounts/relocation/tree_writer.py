@@ -8,6 +8,7 @@ on the checks of another one.
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
+from resource import getpagesize
 from typing import Final
 
 from gkm.hoststate.files import closing
@@ -31,8 +32,8 @@ _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 _INODE_BYTES: Final = 1024
-_PAGE_BYTES: Final = 4096
-"""A tmpfs takes a page for each piece of a file, and kernel memory for each inode and its name."""
+"""A tmpfs takes kernel memory for each inode and its name, and a page (64 KiB on some arm64 kernels) for each piece of
+a file."""
 
 
 class TreeTooLarge(Exception):
@@ -180,7 +181,7 @@ class _Walk:
         for name in listing.path_files:
             result = _rewritten(descriptor, name, inside, listing)
             self.incomplete += not result.complete
-            self._count_memory(_INODE_BYTES + -(-len(result.data) // _PAGE_BYTES) * _PAGE_BYTES)
+            self._count_memory(_INODE_BYTES + -(-len(result.data) // getpagesize()) * getpagesize())
             files.write(f"{target_directory}/{name}", result.data)
 
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from gkm.mounts import link_farm
 from support.csi import mounting
 
 pytestmark = pytest.mark.mounts
@@ -154,6 +155,14 @@ def test_links_take_nothing_of_the_limit(tmp_path: Path) -> None:
         assert len(os.listdir(target)) == 603
         """,
     )
+
+
+@pytest.mark.parametrize("page_bytes", [4096, 65536])
+def test_a_long_link_has_a_page_of_this_kernel(monkeypatch: pytest.MonkeyPatch, page_bytes: int) -> None:
+    monkeypatch.setattr(link_farm, "getpagesize", lambda: page_bytes)
+    names = ["short", "a" * 122, "b" * 123, "c" * 200]  # with the directory before it, 127 bytes need no page
+    assert f"size={3 * page_bytes}," in link_farm._options(names, None)
+    assert f"size={(1 << 20) + 2 * page_bytes}," in link_farm._options(names, 1 << 20)
 
 
 def test_a_read_only_volume_has_no_room_for_what_root_of_the_machine_writes(tmp_path: Path) -> None:

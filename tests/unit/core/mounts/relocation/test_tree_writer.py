@@ -216,6 +216,15 @@ def test_thousands_of_groups_in_one_directory_are_all_rewritten(tmp_path: Path, 
     assert set(files_below(tree).values()) == {b'{"child_paths": {"k.json": "/cache/k.json"}}\n'}
 
 
+@pytest.mark.parametrize("page_bytes", [4096, 65536])
+def test_memory_is_counted_in_pages_of_this_kernel(
+    content: Path, tree: Path, monkeypatch: pytest.MonkeyPatch, page_bytes: int
+) -> None:
+    monkeypatch.setattr(tree_writer, "getpagesize", lambda: page_bytes)
+    # The top, the directory of the kernel and its one file are inodes of 1 KiB; the file is smaller than a page.
+    assert written(content, tree).memory_bytes == 3 * 1024 + page_bytes
+
+
 def test_nothing_is_written_to_the_content(content: Path, tree: Path) -> None:
     before = files_below(content)
     written(content, tree)
