@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from support.chart.helm import Values
 from support.cluster.cluster import Cluster
 from support.docs.shell_blocks import ROOT, blocks, commands
 from support.host.waiting import scaled
+from support.node.container_images import ARCHITECTURES
 from support.peers import build as peers
 
 CACHE = ROOT / "tests" / "data" / "triton-cache"
@@ -21,7 +23,10 @@ SUBSTITUTES: Mapping[str, str] = {
     # The environment that runs this test is what `make setup` makes.
     "make": 'test "$*" = setup',
     # No docker: the same Dockerfiles, built by buildah, are on the node under the names that are pushed.
-    "docker": 'case $1 in build) test -f "$3" ;; push) grep --quiet --line-regexp "$2" images ;; *) false ;; esac',
+    "docker": (
+        'test "$1 $2 $3 $5 $7 $9" = "buildx build --platform --file --tag --push"'
+        ' && test "$4" = "$(cat platform)" && test -f "$6" && grep --quiet --line-regexp "$8" images'
+    ),
     # The registry speaks plain http.
     "gkm": 'if test "$1" = cache; then set -- "$@" --plain-http; fi; command gkm "$@"',
     # Where this node has its directories and its GPU.
@@ -51,6 +56,7 @@ class Reader:
         for path in (ROOT / "deploy", ROOT / "crds", *ROOT.glob("Dockerfile.*")):
             (self.directory / path.name).symlink_to(path)
         shutil.copytree(CACHE, self.directory / "home" / ".triton" / "cache")
+        (self.directory / "platform").write_text(f"linux/{ARCHITECTURES[platform.machine()]}")
         (self.directory / "images").write_text("".join(f"{image}\n" for image in self.images))
         (self.directory / "site.json").write_text(json.dumps(self.values))
         functions = "".join(f"{name}() {{ {body}; }}\n" for name, body in SUBSTITUTES.items())

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import links
+import pytest
 from support.docs.shell_blocks import blocks, commands
 from support.e2e import reader
 
@@ -44,6 +45,21 @@ def test_the_commands_are_those_of_a_shell() -> None:
 
 def test_every_command_that_a_machine_of_tests_changes_is_one_of_the_page() -> None:
     assert set(reader.SUBSTITUTES) <= set(quickstart().split())
+
+
+@pytest.mark.parametrize("architecture", ["amd64", "arm64"])
+def test_the_images_are_built_for_the_architecture_of_the_node(architecture: str) -> None:
+    script = """
+kubectl() { test "$*" = 'get node gpu-node-1 -o jsonpath={.status.nodeInfo.architecture}' && echo ARCHITECTURE; }
+docker() { echo "$@"; }
+REGISTRY=r.example NODE=gpu-node-1 TAG=1
+""".replace("ARCHITECTURE", architecture)
+    (loop,) = (command for command in commands(quickstart()) if "docker" in command)
+    done = subprocess.run(["bash", "-euc", script + loop], capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == [
+        f"buildx build --platform linux/{architecture} --file Dockerfile.{part} --tag r.example/gkm-{part}:1 --push ."
+        for part in ("agent", "csi", "operator")
+    ]
 
 
 def test_the_policy_for_caches_does_not_cover_the_unsigned_images_of_gkm() -> None:
