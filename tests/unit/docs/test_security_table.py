@@ -1,4 +1,4 @@
-"""The threats of docs/reference/security.md, and the attacks of docs/design/capture.md: each names tests that exist."""
+"""The threats and attacks of docs/reference/security.md: each names tests that exist."""
 
 import re
 from pathlib import Path
@@ -16,7 +16,7 @@ def rows(page: str, heading: str) -> dict[str, list[str]]:
     return {row[0].strip(): [cell.strip() for cell in row] for row in lines[1:]}
 
 
-THREATS, ATTACKS = rows("reference/security.md", "Threats"), rows("design/capture.md", "Attacks")
+THREATS, ATTACKS = rows("reference/security.md", "Threats"), rows("reference/security.md", "Attacks on captures")
 
 
 @pytest.mark.parametrize("row", [*THREATS.values(), *ATTACKS.values()], ids=lambda row: row[0])
