@@ -13,7 +13,7 @@ TOGETHER = (
     "tests/partners/domains/",
     "tests/partners/topology/",
 )
-"""Directories whose modules share an expensive fixture: an idle control plane costs 3 to 8 % of a core until its end."""
+"""Directories whose modules share an expensive fixture: an idle control plane takes 3 to 8 % of a core to its end."""
 EACH_ALONE = (
     "tests/partners/images/test_matrix_by_cosign.py",
     "tests/hostile/",
