@@ -30,6 +30,7 @@ PAGE_NAMES = {
     "gkm_capture_bytes": set(),
     "gkm_capture_failures": {"reason"},
     "gkm_nvml_errors": {"call"},
+    "gkm_nvlink_errors": {"kind"},
     "gkm_mounts": {"mode"},
     "gkm_no_cache_for_hardware": {"pods"},
     "gkm_verify_seconds": {"result"},
@@ -61,6 +62,7 @@ def test_the_page_has_the_names_and_labels_that_are_api() -> None:
     metrics.NOT_READY.labels("Failed", Reason.DISK_FULL).set(0)
     metrics.CAPTURES.labels("Announced").inc(0)
     metrics.count_capture_failure(Reason.DISK_FULL)
+    metrics.LINK_ERRORS.labels("replay").inc(0)
     metrics.succeeded("pass")
     metrics.record_build()
     metrics.READY.labels(metrics.PROGRAM).set(1)

@@ -160,7 +160,7 @@ def test_a_write_that_begins_after_the_release_is_not_sent(process: Process) -> 
     until(lambda: len(process.writes()) == 2, "both write")
     process.shut_down()
     before = len(process.requests)
-    with pytest.raises(Exception, match="the lease is not held"):
+    with pytest.raises(Exception, match="no longer holds the lease"):
         process.controllers[0]._write("late")
     assert len(process.requests) == before
 

@@ -221,7 +221,7 @@ def test_a_watch_that_was_closed_before_it_is_read_is_empty() -> None:
 
 def test_a_missing_configuration_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:  # noqa: ANN401
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    with pytest.raises(NotConfigured, match="no configuration"):
+    with pytest.raises(NotConfigured, match="no kubeconfig or pod credentials"):
         connect(str(tmp_path / "none"))
 
 

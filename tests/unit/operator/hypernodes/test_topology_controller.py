@@ -78,7 +78,10 @@ def test_a_process_that_does_not_lead_writes_nothing() -> None:
     before = len(world.api.calls)
     with running(world, leads=False) as controller:
         until(lambda: controller.tree.approved is not None, "the tree that it would write")
-        until(lambda: "not held" in controller.sinks["hypernodes"].finding.message, "its write is refused")
+        until(
+            lambda: "no longer holds the lease" in controller.sinks["hypernodes"].finding.message,
+            "its write is refused",
+        )
     assert world.api.hypernodes() == {}
     assert {verb for verb, _, _ in world.api.calls[before:]} <= {"get", "list", "watch"}
 

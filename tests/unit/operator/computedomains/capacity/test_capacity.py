@@ -227,6 +227,6 @@ def test_a_report_of_a_process_that_does_not_lead_writes_nothing() -> None:
     api = FakeApi()
     clocked = Clocked(api)
     clocked.leads = False
-    with pytest.raises(NotLeading, match="the lease is not held"):
+    with pytest.raises(NotLeading, match="no longer holds the lease"):
         clocked.report.write("gkm-domains")
     assert api.calls == []

@@ -186,7 +186,7 @@ def test_a_process_that_does_not_lead_writes_nothing() -> None:
     scene = StatusScene()
     scene.leads = False
     scene.put(used("a"))
-    with pytest.raises(NotLeading, match="the lease is not held"):
+    with pytest.raises(NotLeading, match="no longer holds the lease"):
         scene.reconcile()
     assert scene.writes() == []
 
