@@ -56,15 +56,29 @@ class Site:
 
     def taints(self, name: str = NODE) -> list[Json]:
         """Return the taints of a Node, but for the node controller's."""
-        return [taint for taint in self.all_taints(name) if not taint["key"].startswith("node.kubernetes.io/")]
-
-    def all_taints(self, name: str = NODE) -> list[Json]:
         found: list[Json] = self.admin.get(NODES, name)["spec"].get("taints", [])
-        return found
+        return [taint for taint in found if not taint["key"].startswith("node.kubernetes.io/")]
 
     def taint(self, *taints: Json) -> None:
         """Give NODE these taints, as a person does."""
         self.admin.merge(NODES, NODE, {"spec": {"taints": list(taints)}})
+
+    def controllers_add(self, taint: Json) -> None:
+        """Add a taint as the controllers do: to the taints of the version that they read."""
+
+        def probe() -> bool:
+            found = self.admin.get(NODES, NODE)
+            version = {"resourceVersion": found["metadata"]["resourceVersion"]}
+            taints = [*found["spec"].get("taints", []), taint]
+            try:
+                self.controllers.merge(NODES, NODE, {"metadata": version, "spec": {"taints": taints}})
+            except ApiError as error:
+                if not error.conflict:
+                    raise
+                return False  # The node controller wrote a taint in between.
+            return True
+
+        self.cluster.until(probe, "a write of the taints by the version that was read")
 
     def beat(self, ready: str = "True") -> None:
         """Do what the kubelet of NODE does: otherwise the node controller takes the node for lost after 50 s."""
@@ -262,11 +276,10 @@ def test_the_controllers_write_nothing_else_of_a_node(tainted: Site, patch: Json
 
 def test_the_policies_of_labels_and_taints_leave_room_for_each_other(tainted: Site) -> None:
     tainted.controllers.merge(NODES, NODE, {"metadata": {"labels": {"level.gkm.io/rack": "r1"}}})
-    tainted.controllers.merge(NODES, NODE, {"spec": {"taints": [*tainted.all_taints(), OURS]}})
+    tainted.controllers_add(OURS)
     assert tainted.taints() == [FOREIGN, OURS]
 
 
 def test_the_taint_of_the_controllers_ends_no_pods(tainted: Site) -> None:
-    taints = [*tainted.all_taints(), OURS | {"effect": "NoExecute"}]
     with pytest.raises(ApiError, match="the taint of the controllers ends no pods"):
-        tainted.controllers.merge(NODES, NODE, {"spec": {"taints": taints}})
+        tainted.controllers_add(OURS | {"effect": "NoExecute"})
