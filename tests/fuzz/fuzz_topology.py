@@ -8,6 +8,7 @@ from gkm.topology.fabrics.domain_tree import TreeInvalid
 from gkm.topology.fabrics.network import FabricDiscovery
 from gkm.topology.fabrics.program_output import OutputUnreadable
 from gkm.topology.hypernodes import HyperNode
+from support.topology.surveys import discover
 
 NODES = ("gpu-1", "gpu-2", "gpu-3")
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
@@ -24,11 +25,11 @@ def topology_file(data: bytes) -> None:
     assert all(re.fullmatch("[0-9a-f]{16}|", guid) for guid in subnet.switches)
     assert all(port.switch in subnet.switches for port in subnet.ports)
     assert all(link.cables > 0 for link in subnet.links)
-    found = infiniband.discover([data], [], NODES)
+    found = discover([data], [], NODES)
     _check(found)
     # Names that were given once stay.
     names = [hypernode.name for hypernode in found.hypernodes]
-    assert infiniband.discover([data, data], [], NODES, names).hypernodes == found.hypernodes
+    assert discover([data, data], [], NODES, names).hypernodes == found.hypernodes
 
 
 def ufm_ports(data: bytes) -> None:

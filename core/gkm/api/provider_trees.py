@@ -12,8 +12,6 @@ from msgspec import Meta, Struct, field
 from gkm.api.caches import DateTime
 from gkm.api.meta import API_VERSION, Conditions, HasConditions, ObjectMeta
 
-ACCOUNT_PREFIX = "gkm-provider-"
-"""The ServiceAccount of a provider has this and the provider's name as its name; the object has the name alone."""
 MAX_PACKED = 1_300_000
 """Characters of a packed tree. With all other fields at their bounds the object stays below etcd's 1.5 MiB."""
 MAX_REFUSED = 64

@@ -170,18 +170,6 @@ def _level(name: str, rows: Sequence["Row"]) -> plans.PlanLevel:
     return plans.PlanLevel(name, len(rows), most, unusable, "/".join(worst.place) if unusable else "")
 
 
-def request_of(spec: plans.PlanSpec) -> Request:
-    """Return the request that a PlacementPlan was made for.
-
-    Raises:
-        PlanUnreadable: the sizes do not divide.
-    """
-    try:
-        return request(spec.request, spec.policy)
-    except ValueError as error:
-        raise PlanUnreadable(f"request: {error}") from error
-
-
 def groups_of(spec: plans.PlanSpec) -> tuple[Group, ...]:
     """Return the groups of a PlacementPlan, sorted by index.
 

@@ -13,7 +13,6 @@ from gkm.hoststate.layout import Layout
 from gkm.images import cache
 from gkm.images.assembly import contents, tree
 from gkm.images.assembly.artifact_file import MAX_ARTIFACTS
-from gkm.images.assembly.image import build
 from gkm.images.assembly.triton import MAX_METADATA_BYTES
 from gkm.images.assembly.versions import DependencyVersions
 from gkm.images.cache_entries import entries_in
@@ -22,6 +21,7 @@ from gkm.images.registries import push
 from gkm.mounts.relocation.tree_writer import Unrelocatable
 from support.agent.fakes import H100
 from support.host.memory import traced_below
+from support.images.builds import build
 from support.images.cache_registry import Site
 from support.images.inductor import GRAPH, KERNEL, artifact_file, directory, graph
 from support.images.vllm import put

@@ -7,7 +7,6 @@ import pytest
 from gkm.api.errors import GKMError
 from gkm.api.targets import GpuTarget
 from gkm.images.assembly.contents import scan_directory
-from gkm.images.assembly.image import build
 from gkm.images.assembly.versions import DependencyVersions
 from gkm.images.cache import Format
 from gkm.images.cache_entries import entries_in
@@ -15,6 +14,7 @@ from gkm.images.pulling.extract import Extraction
 from gkm.runtimes import inductor
 from gkm.runtimes.keys import MissReason, closest
 from support.images.archives import content
+from support.images.builds import build
 from support.peers import require
 from support.torch.cache import HIT, MISS, TorchFailed, compiled, counted
 from support.triton.cache import relocated, snapshot

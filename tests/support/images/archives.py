@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from gkm.images.archives.docker_archive import open_archive
-from gkm.images.assembly.image import build
 from gkm.images.configuration import OCI_CONFIG, OCI_LAYER
 from gkm.images.local_image import LocalBlob, LocalImage
 from gkm.images.manifest import OCI_MANIFEST
+from support.images.builds import build
 
 DATA = Path(__file__).parents[2] / "data"
 MCV_ARCHIVE = DATA / "mcv" / "mcv-built-vector-add-cache-rocm.docker-archive.tar"

@@ -11,13 +11,12 @@ from functools import lru_cache
 from pathlib import Path
 
 from gkm.api.errors import GKMError, Reason
-from gkm.api.targets import GpuTarget
 from gkm.images.archives.archive import BLOCK
 from gkm.images.archives.compression import deflated
 from gkm.images.assembly.base_layers import BaseLayers
-from gkm.images.assembly.contents import CacheContents, scan_directory
+from gkm.images.assembly.contents import CacheContents
 from gkm.images.assembly.replacements import replacement
-from gkm.images.assembly.selection import EVERYTHING, Selection, with_directories
+from gkm.images.assembly.selection import with_directories
 from gkm.images.assembly.several import image_labels
 from gkm.images.assembly.tree import walk
 from gkm.images.assembly.versions import DependencyVersions
@@ -35,26 +34,6 @@ _DIRECTORY_MODE, _FILE_MODE, _EXECUTABLE_MODE = 0o755, 0o644, 0o755
 _MAX_OCTAL_SIZE = 8**11 - 1
 """POSIX.1-2017, pax, ustar Interchange Format: a size has eleven octal digits."""
 _VARIABLE = re.compile(r"[A-Za-z0-9_]{1,64}", re.ASCII)
-
-
-def build(
-    directory: Path,
-    title: str,
-    work: Path,
-    *,
-    stated: Sequence[GpuTarget] = (),
-    versions: DependencyVersions | None = None,
-    selected: Selection = EVERYTHING,
-    report: ProgressCallback = lambda _done, _of: None,
-) -> LocalImage:
-    """Scan a cache directory and return its image; the parameters are those of `scan_directory` and `pack`.
-
-    Raises:
-        GKMError, OSError: as they raise.
-    """
-    versions = versions or DependencyVersions()
-    contents = scan_directory(directory, stated, versions, selected)
-    return pack([contents], title, work, versions=versions, report=report)
 
 
 def pack(

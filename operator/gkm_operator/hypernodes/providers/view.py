@@ -17,8 +17,6 @@ MAX_VIEW = 200_000
 """Limit of objects of each kind in the view; further objects are left out."""
 
 Kind = Literal["HyperNode", "Node", "Ports", "Neighbors", "Survey"]
-Key = tuple[str, str]
-"""Kind and name of an object in the view."""
 
 
 class AgentReport(Struct, frozen=True):

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from gkm.api.plans import PlanSpec, SpareShare
 from gkm.api.runs import RunAreaRule, RunSpec
-from gkm.packing.conversion import PlanUnreadable, gpus_by_node, groups_of, plan_spec, request, request_of
+from gkm.packing.conversion import PlanUnreadable, gpus_by_node, groups_of, plan_spec, request
 from gkm.packing.hashing import plan_hash
 from gkm.packing.plan import plan
 from gkm.packing.values import AreaRule, Group, Level, Location, Node, Plan, Request
@@ -43,7 +43,8 @@ def test_rules_for_areas_come_out_as_they_went_in_and_groups_apart_are_one() -> 
     nodes = [replace(node, rack=f"k{at}") for at, node in enumerate(named(tuple(BLOCKS)))]
     answer = plan(nodes, found, VERSION)
     assert isinstance(answer, Plan)
-    assert request_of(sent(plan_spec(answer, "h100"))) == found
+    spec = sent(plan_spec(answer, "h100"))
+    assert request(spec.request, spec.policy) == found
 
 
 def test_a_rule_for_areas_without_a_number_is_an_error() -> None:
@@ -53,12 +54,12 @@ def test_a_rule_for_areas_without_a_number_is_an_error() -> None:
 
 @given(st.one_of(cases(), scoped_cases()))
 def test_groups_and_request_come_out_as_they_went_in(case: Case) -> None:
-    nodes, request = case
-    answer = plan(named(nodes), request, VERSION)
+    nodes, asked = case
+    answer = plan(named(nodes), asked, VERSION)
     if not isinstance(answer, Plan):
         return
     spec = sent(plan_spec(answer, "h100"))
-    assert request_of(spec) == request
+    assert request(spec.request, spec.policy) == asked
     read = groups_of(spec)
     assert [_plain(group) for group in read] == [_plain(group) for group in answer.groups]
     taken = Counter[str]()
@@ -67,7 +68,7 @@ def test_groups_and_request_come_out_as_they_went_in(case: Case) -> None:
         for spare in group.spares:
             taken[spare.node] += spare.gpus
     assert gpus_by_node(spec) == taken
-    assert plan_hash(request_of(spec), read, spec.inventory_version) == spec.hash
+    assert plan_hash(asked, read, spec.inventory_version) == spec.hash
 
 
 def _plain(group: Group) -> Group:

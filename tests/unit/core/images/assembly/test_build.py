@@ -12,7 +12,6 @@ import pytest
 from gkm.api.errors import GKMError, Reason
 from gkm.images.archives import member_names
 from gkm.images.archives.compression import inflated
-from gkm.images.assembly.image import build
 from gkm.images.assembly.tree import walk
 from gkm.images.assembly.versions import DependencyVersions
 from gkm.images.cache import Format
@@ -20,6 +19,7 @@ from gkm.images.local_image import LocalImage
 from gkm.images.pulling import extract
 from gkm.images.pulling.extract import Extraction
 from support.images.archives import DATA, MCV_ARCHIVE, content, mcv_image
+from support.images.builds import build
 
 CACHE = DATA / "triton-cache"
 KERNEL = {"hash": "h", "target": {"backend": "cuda", "arch": 90, "warp_size": 32}}
@@ -250,8 +250,11 @@ def test_a_cache_of_a_hundred_megabytes_is_packed_in_little_memory(cache: Path, 
     for number in range(100):
         (cache / f"{number}.cubin").write_bytes(os.urandom(1 << 20))
     program = (
-        "import sys; from pathlib import Path; from gkm.images.assembly.image import build;"
-        "build(Path(sys.argv[1]), 'x', Path(sys.argv[2]));"
+        "import sys; from pathlib import Path; from gkm.images.assembly.contents import scan_directory;"
+        "from gkm.images.assembly.image import pack; from gkm.images.assembly.selection import EVERYTHING;"
+        "from gkm.images.assembly.versions import DependencyVersions as Versions;"
+        "contents = scan_directory(Path(sys.argv[1]), (), Versions(), EVERYTHING);"
+        "pack([contents], 'x', Path(sys.argv[2]), versions=Versions());"
         "print(Path('/proc/self/status').read_text())"
     )
     arguments = [sys.executable, "-c", program, str(cache), str(work)]

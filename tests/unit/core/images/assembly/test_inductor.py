@@ -9,10 +9,10 @@ import pytest
 from gkm.api.errors import GKMError, Reason
 from gkm.api.targets import GpuTarget
 from gkm.images.assembly.contents import CacheContents, scan_directory
-from gkm.images.assembly.image import build
 from gkm.images.assembly.versions import DependencyVersions, stated_versions
 from gkm.images.cache import Format
 from gkm.images.cache_entries import CacheEntry, entries_in
+from support.images.builds import build
 from support.images.inductor import AUTOGRAD, GRAPH, artifact_file, directory, graph, system
 from support.images.vllm import CONFIG, binary, properties, put
 

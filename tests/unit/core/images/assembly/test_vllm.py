@@ -9,7 +9,6 @@ import pytest
 from gkm.api.errors import GKMError, Reason
 from gkm.api.targets import GpuTarget
 from gkm.images.assembly.contents import CacheContents, scan_directory
-from gkm.images.assembly.image import build
 from gkm.images.assembly.versions import DependencyVersions
 from gkm.images.cache import Format, from_labels
 from gkm.images.manifest import Manifest
@@ -17,6 +16,7 @@ from gkm.images.pulling.extract import Extraction
 from gkm.images.reference import Reference
 from msgspec.structs import replace
 from support.images.archives import DATA, content
+from support.images.builds import build
 
 REF = Reference("registry.example", "cache", None, "sha256:" + "1" * 64)
 HASH, OTHER_HASH = "0a1b2c3d4e", "ffeeddccbb"

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from gkm.images.assembly import image as images
 from gkm.images.assembly.contents import scan_directory
-from gkm.images.assembly.image import build
 from gkm.images.assembly.versions import DependencyVersions
 from gkm.images.cache import Format
 from gkm.images.pulling.extract import Extraction
 from support.images.archives import content
+from support.images.builds import build
 from support.images.vllm import HASH, OTHER_HASH, binary, ptx, put
 
 FACTORS = f"torch_compile_cache/{HASH}/rank_0_0/backbone/cache_key_factors.json"

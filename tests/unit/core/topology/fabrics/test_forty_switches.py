@@ -8,7 +8,8 @@ import pytest
 from gkm.api.fabrics import InfiniBandPort, NodeFabric, NodeFabricStatus
 from gkm.api.meta import ObjectMeta
 from gkm.api.nodes import NodeSpec
-from gkm.topology.fabrics import ibnetdiscover, infiniband
+from gkm.topology.fabrics import ibnetdiscover
+from support.topology.surveys import discover
 
 SURVEY = Path(__file__).parents[4] / "data" / "fabric" / "ibnetdiscover-40-switches.out"
 
@@ -59,7 +60,7 @@ def test_the_table_is_of_31_leaves_9_spines_and_122_hosts_in_groups_of_11_to_18(
 @pytest.mark.parametrize("backwards", [False, True])
 def test_every_host_is_in_the_group_of_its_rack(*, backwards: bool) -> None:
     nodes = sorted(TABLE.groups, reverse=backwards)
-    found = infiniband.discover([SURVEY.read_bytes()], [], nodes)
+    found = discover([SURVEY.read_bytes()], [], nodes)
     leaves = [hypernode for hypernode in found.hypernodes if hypernode.tier_name == "leaf"]
     placed = {member.name: leaf.name for leaf in leaves for member in leaf.members if member.kind == "Node"}
     assert placed == {node: TABLE.group_name(TABLE.groups[node]) for node in nodes}
@@ -68,7 +69,7 @@ def test_every_host_is_in_the_group_of_its_rack(*, backwards: bool) -> None:
 
 
 def test_the_spines_are_one_group_of_all_groups() -> None:
-    found = infiniband.discover([SURVEY.read_bytes()], [], TABLE.groups)
+    found = discover([SURVEY.read_bytes()], [], TABLE.groups)
     (spine,) = (hypernode for hypernode in found.hypernodes if hypernode.tier_name == "spine")
     assert spine.name == min(TABLE.spines)
     assert {member.name for member in spine.members} == {TABLE.group_name(group) for group in TABLE.leaves}
@@ -77,7 +78,7 @@ def test_the_spines_are_one_group_of_all_groups() -> None:
 
 def test_a_cluster_with_the_hosts_of_one_group_has_no_other_group_and_takes_no_foreign_leaf_for_a_spine() -> None:
     nodes = [node for node, group in TABLE.groups.items() if group == "02"]
-    found = infiniband.discover([SURVEY.read_bytes()], [], nodes)
+    found = discover([SURVEY.read_bytes()], [], nodes)
     assert [hypernode.name for hypernode in found.hypernodes] == [TABLE.group_name("02")]
 
 
@@ -90,7 +91,7 @@ def test_hosts_with_adapters_of_a_factorys_description_are_found_by_their_guids(
         )
         for name, guids in TABLE.factory.items()
     ]
-    found = infiniband.discover([SURVEY.read_bytes()], fabrics, [*TABLE.factory, *TABLE.groups])
+    found = discover([SURVEY.read_bytes()], fabrics, [*TABLE.factory, *TABLE.groups])
     placed = {
         member.name: hypernode.name
         for hypernode in found.hypernodes

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from gkm.topology.fabrics import infiniband
 from gkm.topology.fabrics.network import FabricDiscovery
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.examples import examples
 from support.topology.infiniband_networks import Cabling, Rails, cabling, leaf_guid, topology_file
+from support.topology.surveys import discover
 
 Places = Mapping[str, tuple[str, ...]]
 
@@ -26,8 +26,8 @@ NETWORKS = st.builds(
 """Rail-optimised ones, classic fat trees (one rail) and pairs of leaves (two), with two or three levels."""
 
 
-def discover(made: Cabling, network: Rails, existing: tuple[str, ...] = ()) -> FabricDiscovery:
-    return infiniband.discover([topology_file(made)], [], [name for name, *_ in network.hosts], existing)
+def discovered(made: Cabling, network: Rails, existing: tuple[str, ...] = ()) -> FabricDiscovery:
+    return discover([topology_file(made)], [], [name for name, *_ in network.hosts], existing)
 
 
 def places(found: FabricDiscovery) -> Places:
@@ -46,7 +46,7 @@ def places(found: FabricDiscovery) -> Places:
 
 @given(NETWORKS)
 def test_every_host_lies_in_the_group_of_its_leaves(network: Rails) -> None:
-    found = discover(cabling(network), network)
+    found = discovered(cabling(network), network)
     assert {node: path[0] for node, path in places(found).items()} == {
         name: leaf_guid(pod, group, 0) for name, pod, group, _ in network.hosts
     }
@@ -57,7 +57,7 @@ def test_every_host_lies_in_the_group_of_its_leaves(network: Rails) -> None:
 
 @given(NETWORKS)
 def test_a_spine_group_holds_the_groups_of_its_pod_and_the_core_all_pods(network: Rails) -> None:
-    found = places(discover(cabling(network), network))
+    found = places(discovered(cabling(network), network))
     pods = {pod: {found[name][1] for name, its, *_ in network.hosts if its == pod} for pod in range(network.pods)}
     assert all(len(spines) == 1 for spines in pods.values())
     assert len(set().union(*pods.values())) == network.pods
@@ -74,7 +74,7 @@ def test_one_wrong_cable_of_a_host_moves_no_host(network: Rails, data: st.DataOb
         plugged=[*right.plugged, ("e09dffffffffffff", switch)],
         descriptions={**right.descriptions, "e09dffffffffffff": right.descriptions[adapter]},
     )
-    assert places(discover(wrong, network)) == places(discover(right, network))
+    assert places(discovered(wrong, network)) == places(discovered(right, network))
 
 
 @given(NETWORKS, st.data())
@@ -84,7 +84,7 @@ def test_one_cable_in_the_wrong_switch_moves_no_host(network: Rails, data: st.Da
     switch = data.draw(st.sampled_from(list(right.switches)))
     plugged = [*right.plugged]
     plugged[index] = (plugged[index][0], switch)
-    assert places(discover(replace(right, plugged=plugged), network)) == places(discover(right, network))
+    assert places(discovered(replace(right, plugged=plugged), network)) == places(discovered(right, network))
 
 
 @given(NETWORKS, st.data())
@@ -92,7 +92,7 @@ def test_one_missing_cable_changes_nothing(network: Rails, data: st.DataObject) 
     right = cabling(network)
     index = data.draw(st.integers(0, len(right.plugged) - 1))
     missing = replace(right, plugged=right.plugged[:index] + right.plugged[index + 1 :])
-    assert discover(missing, network) == discover(right, network)
+    assert discovered(missing, network) == discovered(right, network)
 
 
 @given(NETWORKS, st.data())
@@ -101,7 +101,7 @@ def test_one_wrong_cable_between_switches_moves_no_host(network: Rails, data: st
     switches = st.sampled_from(list(right.switches))
     first, second = data.draw(st.tuples(switches, switches).filter(lambda pair: pair[0] != pair[1]))
     wrong = replace(right, links=[*right.links, (first, second)])
-    assert places(discover(wrong, network)) == places(discover(right, network))
+    assert places(discovered(wrong, network)) == places(discovered(right, network))
 
 
 @given(NETWORKS, st.data())
@@ -114,16 +114,16 @@ def test_a_host_on_a_spine_is_no_leaf(network: Rails, data: st.DataObject) -> No
         plugged=[*right.plugged, (manager, data.draw(st.sampled_from(spines)))],
         descriptions={**right.descriptions, manager: "ufm-01 mlx5_0"},
     )
-    found = discover(wrong, network)
+    found = discovered(wrong, network)
     assert found.hosts is not None
     assert found.hosts.examples == ("ufm-01",)
-    assert replace(found, hosts=None) == replace(discover(right, network), hosts=None)
+    assert replace(found, hosts=None) == replace(discovered(right, network), hosts=None)
 
 
 @given(NETWORKS, st.booleans())
 def test_a_new_switch_renames_nothing(network: Rails, rail: bool) -> None:  # noqa: FBT001 -- hypothesis passes it
     right = cabling(network)
-    before = discover(right, network)
+    before = discovered(right, network)
     new = "0000000000000001"
     leaves = [guid for guid, name in right.switches.items() if "leaf-00-" in name]
     more = replace(right, switches={new: "MF0;new:MQM9701/U1", **right.switches})
@@ -135,8 +135,8 @@ def test_a_new_switch_renames_nothing(network: Rails, rail: bool) -> None:  # no
     else:
         more.links = [*more.links, *((leaf, new) for leaf in leaves)]
     names = tuple(hypernode.name for hypernode in before.hypernodes)
-    assert discover(more, network, names) == before
-    renamed = {hypernode.name for hypernode in discover(more, network).hypernodes}
+    assert discovered(more, network, names) == before
+    renamed = {hypernode.name for hypernode in discovered(more, network).hypernodes}
     assert new in renamed
 
 
@@ -144,7 +144,7 @@ def test_a_new_switch_renames_nothing(network: Rails, rail: bool) -> None:  # no
 def test_the_order_of_the_text_does_not_matter(network: Rails, seed: int) -> None:
     made = cabling(network)
     other = replace(made, seed=seed, plugged=made.plugged[::-1], links=made.links[::-1])
-    assert discover(other, network) == discover(made, network)
+    assert discovered(other, network) == discovered(made, network)
 
 
 @settings(max_examples=examples(20))
@@ -152,7 +152,7 @@ def test_the_order_of_the_text_does_not_matter(network: Rails, seed: int) -> Non
 def test_a_leaf_of_foreign_hosts_is_no_spine(network: Rails) -> None:
     made = cabling(network)
     nodes = [name for name, pod, group, _ in network.hosts if (pod, group) == (0, 0)]
-    found = infiniband.discover([topology_file(made)], [], nodes)
+    found = discover([topology_file(made)], [], nodes)
     assert [hypernode.name for hypernode in found.hypernodes] == [leaf_guid(0, 0, 0)]
 
 
@@ -165,7 +165,7 @@ def test_as_many_wrong_cables_as_right_ones_quarantine_the_node_and_no_other(net
         guid = f"e09dfffffffffff{adapter:01x}"
         descriptions[guid] = f"{victim} mlx5_{adapter + 9}"
         plugged.append((guid, leaf_guid(0, 1, adapter % network.rails)))
-    found = discover(replace(right, plugged=plugged, descriptions=descriptions), network)
+    found = discovered(replace(right, plugged=plugged, descriptions=descriptions), network)
     assert [each.node for each in found.quarantined] == [victim]
-    before = places(discover(right, network))
+    before = places(discovered(right, network))
     assert places(found) == {node: path for node, path in before.items() if node != victim}
