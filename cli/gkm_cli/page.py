@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.text import Span, Text
 
 from gkm_cli.boxes import cut, text
+from gkm_cli.terminal import Rows
 
 MAX_ROWS = 200
 SIGN = 7
@@ -34,7 +35,7 @@ i.green{background:#2e7d32}i.cyan{background:#00acc1}i.bright_black{background:#
 
 
 class Page:
-    """Collects the parts of a page: a sheet, as a terminal is (gkm_cli.terminal)."""
+    """Collects the parts of a page: a Sheet, as a terminal is."""
 
     width = 160
 
@@ -61,13 +62,7 @@ class Page:
         """Add a numbered list."""
         self._add(f"<ol>{''.join(f'<li>{_short(sentence)}</li>' for sentence in sentences)}</ol>")
 
-    def table(
-        self,
-        columns: Sequence[str],
-        rows: Sequence[Sequence[str | int | Text]],
-        more: str = "",
-        limit: int | None = MAX_ROWS,
-    ) -> None:
+    def table(self, columns: Sequence[str], rows: Rows, more: str = "", limit: int | None = MAX_ROWS) -> None:
         """Add a table without its empty columns. `more` names the rows beyond `limit`."""
         most = MAX_ROWS if limit is None else min(limit, MAX_ROWS)
         filled = [at for at in range(len(columns)) if any(str(row[at]) for row in rows)]

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from rich.console import Console
 from rich.table import Table
@@ -12,6 +13,31 @@ from gkm_cli.output import table as print_table
 
 PIPE_WIDTH = 160
 MAX_ROWS = 40
+Rows = Sequence[Sequence[str | int | Text]]
+
+
+class Sheet(Protocol):
+    """A terminal, a pipe or a page: lines, headings, tables and lists, one below the other. Text may be foreign.
+
+    `width` is in characters. A bar of a table is a Text, of which each style is a color that `legend` explains.
+    """
+
+    width: int
+
+    def line(self, content: str, style: str = "", /) -> None:
+        """Print a line."""
+
+    def heading(self, content: str, /) -> None:
+        """Print a heading."""
+
+    def table(self, columns: Sequence[str], rows: Rows, more: str = "", limit: int | None = ..., /) -> None:
+        """Print rows under a header, without empty columns. `more` names the rows beyond `limit`."""
+
+    def legend(self, title: str, meanings: Sequence[tuple[Text, str]], unit: str, /) -> None:
+        """Print a heading for bars: what each sign of them means, and how much one sign is."""
+
+    def numbered(self, sentences: Iterable[str], /) -> None:
+        """Print a numbered list."""
 
 
 class Terminal:
@@ -32,13 +58,7 @@ class Terminal:
         self._console.print()
         self.line(text, "bold")
 
-    def table(
-        self,
-        columns: Sequence[str],
-        rows: Sequence[Sequence[str | int | Text]],
-        more: str = "",
-        limit: int | None = MAX_ROWS,
-    ) -> None:
+    def table(self, columns: Sequence[str], rows: Rows, more: str = "", limit: int | None = MAX_ROWS) -> None:
         """Print rows under a header, without empty columns. `more` names the rows beyond `limit`."""
         filled = [at for at in range(len(columns)) if any(str(row[at]) for row in rows)]
         kept = [columns[at] for at in filled]
@@ -61,7 +81,7 @@ class Terminal:
             self.line(f"{number}. {sentence}")
 
 
-def _grid(columns: Sequence[str], rows: Sequence[Sequence[str | int | Text]]) -> Table:
+def _grid(columns: Sequence[str], rows: Rows) -> Table:
     """Return a table with colors, whose cells are cut at the width of the terminal."""
     grid = Table(box=None, pad_edge=False, header_style="", padding=(0, 2, 0, 0))
     for column in columns:

@@ -16,11 +16,10 @@ from gkm_cli.page import Page
 from gkm_cli.plan import json_output, plan_files, render, runs, single_run, snapshot
 from gkm_cli.plan.options import PlanOptions, PlanOutput, RunFlags
 from gkm_cli.plan.pictures import drawing
-from gkm_cli.plan.render import Sheet
 from gkm_cli.plan.runs import ParsedRun
 from gkm_cli.plan.snapshot import SurveyedCluster
 from gkm_cli.progress import waiting
-from gkm_cli.terminal import Terminal
+from gkm_cli.terminal import Sheet, Terminal
 
 _DRAWN = (PlanOutput.SVG, PlanOutput.HTML)
 

@@ -5,9 +5,9 @@ terminal, a pipe, or a page.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from gkm.api.grammar import agree, count_of
 from gkm.api.node_names import fold_sorted
@@ -22,6 +22,7 @@ from gkm.topology.quarantine import Quarantined
 from rich.text import Text
 
 from gkm_cli.plan.single_run import RunDecision
+from gkm_cli.terminal import Sheet
 
 MAX_QUARANTINED = 8
 MAX_FRAGMENTED = 8
@@ -34,37 +35,6 @@ BAR_WIDTH = 48
 _SIGNS = "#+=."
 _COLORS = ("green", "cyan", "bright_black", "yellow")
 _MEANINGS = ("this plan", "its spares", "used by others", "stranded")
-
-
-class Sheet(Protocol):
-    """Lines, headings, tables and lists, one below the other; `width` in characters. Text may be foreign.
-
-    A bar of a table is a Text, of which each style is a color that `legend` explains.
-    """
-
-    width: int
-
-    def line(self, content: str, style: str = "", /) -> None:
-        """Print a line."""
-
-    def heading(self, content: str, /) -> None:
-        """Print a heading."""
-
-    def table(
-        self,
-        columns: Sequence[str],
-        rows: Sequence[Sequence[str | int | Text]],
-        more: str = "",
-        limit: int | None = ...,
-        /,
-    ) -> None:
-        """Print rows under a header, without empty columns. `more` names the rows beyond `limit`."""
-
-    def legend(self, title: str, meanings: Sequence[tuple[Text, str]], unit: str, /) -> None:
-        """Print a heading for bars: what each sign of them means, and how much one sign is."""
-
-    def numbered(self, sentences: Iterable[str], /) -> None:
-        """Print a numbered list."""
 
 
 def render_run(terminal: Sheet, decision: RunDecision, notes: Sequence[str]) -> None:

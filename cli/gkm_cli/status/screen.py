@@ -1,7 +1,7 @@
 """A status as text: one short section a part, on a terminal, in a pipe or on a page. Pure but for the sheet."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from gkm.api.grammar import agree, count_of, listed
 
@@ -18,27 +18,13 @@ from gkm_cli.status.parts import (
     WaitingPods,
     WorkloadDomain,
 )
+from gkm_cli.terminal import Sheet
 
 T = TypeVar("T")
 MAX_NAMES = 5
 MAX_TEXT = 120
 """Characters of a message in a table."""
 _FAULT = "red"
-
-
-class Sheet(Protocol):
-    """Lines, headings and tables, one below the other. Text may be foreign."""
-
-    def line(self, content: str, style: str = "", /) -> None:
-        """Print a line."""
-
-    def heading(self, content: str, /) -> None:
-        """Print a heading."""
-
-    def table(
-        self, columns: Sequence[str], rows: Sequence[Sequence[str | int]], more: str = "", limit: int | None = ..., /
-    ) -> None:
-        """Print rows under a header, without empty columns. `more` names the rows beyond `limit`."""
 
 
 def render(sheet: Sheet, status: Status, rows: int) -> None:

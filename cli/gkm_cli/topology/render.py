@@ -6,7 +6,7 @@ All forms read one outline: the tree without the domains that a node has for its
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from gkm.api.grammar import agree, count_of, listed
 from gkm.api.node_names import fold_sorted
@@ -19,7 +19,7 @@ from msgspec import to_builtins
 from gkm_cli import boxes
 from gkm_cli.boxes import Box, Size
 from gkm_cli.output import supports_unicode
-from gkm_cli.terminal import Terminal
+from gkm_cli.terminal import Sheet, Terminal
 from gkm_cli.topology.capacity import FREE, FULL, PARTLY, IntervalCapacity
 
 MAX_LISTED = 8
@@ -92,18 +92,6 @@ def render_tree(tree: Tree, outline: Outline, notes: Sequence[str]) -> None:
     if outline.nodes:
         terminal.line(f"in no domain: {_folded(tree, outline.nodes)}")
     render_problems(terminal, tree, notes)
-
-
-class Sheet(Protocol):
-    """Lines and tables, one below the other. Text may be foreign."""
-
-    def line(self, content: str, style: str = "", /) -> None:
-        """Print a line."""
-
-    def table(
-        self, columns: Sequence[str], rows: Sequence[Sequence[str | int]], more: str = "", limit: int | None = ..., /
-    ) -> None:
-        """Print rows under a header, without empty columns. `more` names the rows beyond `limit`."""
 
 
 def render_capacity(

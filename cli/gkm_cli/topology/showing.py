@@ -11,12 +11,12 @@ from gkm_cli.clusters.options import ClusterOptions
 from gkm_cli.inputs.cluster_lists import ALL_FREE, read_usage, unlisted_node_notes
 from gkm_cli.output import Output, UsageError, show
 from gkm_cli.page import Page
-from gkm_cli.terminal import Terminal
+from gkm_cli.terminal import Sheet, Terminal
 from gkm_cli.topology import render
 from gkm_cli.topology.building import Built, build, of_cluster
 from gkm_cli.topology.capacity import IntervalCapacity
 from gkm_cli.topology.options import ShowOutput, SourceOptions
-from gkm_cli.topology.render import Sheet, tree_result
+from gkm_cli.topology.render import tree_result
 
 
 def print_capacity(
