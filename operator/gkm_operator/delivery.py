@@ -49,16 +49,6 @@ class ObservedDelivery:
         if self._configured == "auto":
             yield self._drivers
 
-    def start(self) -> None:
-        """Start the watch if the configuration needs it."""
-        for watch in self.watches():
-            watch.start()
-
-    def close(self) -> None:
-        """End the watch."""
-        for watch in self.watches():
-            watch.close()
-
     def _seen(self, old: _Driver | None, new: _Driver | None) -> None:
         if (old is None) != (new is None):
             self._changed()

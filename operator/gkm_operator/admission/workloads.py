@@ -24,6 +24,8 @@ from gkm_operator.admission.pods.reviewer import ObservedCaches
 from gkm_operator.delivery import ObservedDelivery
 
 if TYPE_CHECKING:
+    from gkm.kube.reflector import Reflector
+
     from gkm_operator.admission.domains.reviewer import WorkloadReviewer
 
 
@@ -38,20 +40,20 @@ class WorkloadReviews:
         )
         view, budget = ClusterView(api, reads, own_namespace()), ByteBudget()
         self.reviewers: dict[str, WorkloadReviewer[Any]] = {}
-        self._watches: list[ClusterView | ObservedTemplates | ObservedCaches | ObservedDelivery] = []
+        self._watches: list[Reflector[Any]] = []
         self._renderer: RenderingProcess | None = None
         if arguments.domains:
             self.reviewers |= domains.reviewers(view, config.network, budget)
-            self._watches.append(view)
+            self._watches += view.watches()
         if arguments.task_groups:
             templates, self._renderer = ObservedTemplates(api, reads), RenderingProcess()
             partners = Partners(templates, ApiChecks(reads), self._renderer, config.task_groups)
             self.reviewers |= groups.reviewers(view, partners, config.network, budget)
-            self._watches.append(templates)
+            self._watches += templates.watches()
         if arguments.pod_caches:
             caches, delivery = ObservedCaches(api), ObservedDelivery(api, config.delivery)
             self.reviewers |= pods.reviewers(view, caches, delivery, config, budget)
-            self._watches += [caches, delivery]
+            self._watches += [*caches.watches(), *delivery.watches()]
         if arguments.pod_gates:
             self.reviewers |= pods.gate_reviewers(view, config, budget)
 

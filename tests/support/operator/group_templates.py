@@ -166,7 +166,7 @@ class GroupTemplates:
 
     def observe(self) -> None:
         """Let the view list everything once; it watches nothing."""
-        for reflector in self.observed._reflectors():
+        for reflector in self.observed.watches():
             reflector._list()
 
     def review(self, path: str, reviewed: Json | None, old: Json | None = None, **changes: Any) -> Answer:  # noqa: ANN401 -- JSON

@@ -59,7 +59,7 @@ class PodCaches:
 
     def observe(self) -> None:
         """Let the watches list everything once; they watch nothing."""
-        for reflector in (*self.observed._reflectors(), *self.delivery.watches()):
+        for reflector in (*self.observed.watches(), *self.delivery.watches()):
             reflector._list()
 
     def review(self, pod: Json, **changes: Any) -> Answer:  # noqa: ANN401 -- JSON

@@ -73,7 +73,7 @@ def main() -> None:
     api = LargeCluster(sets, replicas)
     view = ClusterView(api, api, "gkm-system")
     growth = {}
-    for reflector in view._reflectors():
+    for reflector in view.watches():
         before = memory_of("self", "VmRSS")
         reflector._list()
         growth[reflector.resource.plural] = memory_of("self", "VmRSS") - before

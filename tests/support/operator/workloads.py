@@ -168,17 +168,19 @@ class Workloads:
 
     def observe(self) -> None:
         """Let the view list everything once; it watches nothing."""
-        for reflector in self.view._reflectors():
+        for reflector in self.view.watches():
             reflector._list()
 
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Let the view list and watch until the block ends."""
-        self.view.start()
+        for reflector in self.view.watches():
+            reflector.start()
         try:
             yield
         finally:
-            self.view.close()
+            for reflector in self.view.watches():
+                reflector.close()
 
     def until(self, probe: Callable[[], object], what: str) -> None:
         """Wait until the view shows something."""

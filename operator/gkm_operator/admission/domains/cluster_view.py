@@ -208,22 +208,16 @@ class ClusterView:
         self.clock = clock
         self.reads = SingleReads(reads, clock)
         self._by_owner: Index[Key, ThinDomain] = Index(_owners, lambda domain: domain.metadata.name)
-        self._sets = Reflector(api, SETS, lambda _old, _new: None)
+        self._sets = Reflector(api, SETS)
         self._domains = Reflector(api, DOMAINS, self._by_owner.change)
         selector = ListSelector(namespace, fields=f"metadata.name={domain_capacity.CONFIG_MAP}")
         self._config = Reflector(api, CONFIG_MAPS, self._read_config, selector=selector)
         self._capacity: DomainCapacity | None = None
         self._grove_manages = False
 
-    def start(self) -> None:
-        """Start the watches."""
-        for reflector in self._reflectors():
-            reflector.start()
-
-    def close(self) -> None:
-        """End the watches."""
-        for reflector in self._reflectors():
-            reflector.close()
+    def watches(self) -> tuple[Reflector[Any], ...]:
+        """Return the watches to start."""
+        return self._sets, self._domains, self._config
 
     @property
     def grove_manages_domains(self) -> bool | None:
@@ -267,9 +261,6 @@ class ClusterView:
             (condition.type, condition.status) == (domain_capacity.GROVE_MANAGES_DOMAINS, TRUE)
             for condition in conditions
         )
-
-    def _reflectors(self) -> tuple[Reflector[Any], ...]:
-        return self._sets, self._domains, self._config
 
 
 def _owners(domain: ThinDomain) -> tuple[Key, ...]:

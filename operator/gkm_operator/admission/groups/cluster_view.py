@@ -40,18 +40,12 @@ class ObservedTemplates:
     def __init__(self, api: Api, reads: Api) -> None:
         """Create the watches. `reads` is an API client with short timeouts."""
         self._reads = reads
-        self._templates = Reflector(api, TEMPLATES, lambda _old, _new: None)
-        self._pools = Reflector(api, POOLS, lambda _old, _new: None)
+        self._templates = Reflector(api, TEMPLATES)
+        self._pools = Reflector(api, POOLS)
 
-    def start(self) -> None:
-        """Start the watches."""
-        for reflector in self._reflectors():
-            reflector.start()
-
-    def close(self) -> None:
-        """End the watches."""
-        for reflector in self._reflectors():
-            reflector.close()
+    def watches(self) -> tuple[Reflector[Any], ...]:
+        """Return the watches to start."""
+        return self._templates, self._pools
 
     def template(self, name: str) -> ReviewedTemplate | None:
         """Implement Templates.template."""
@@ -81,9 +75,6 @@ class ObservedTemplates:
             return self._reads.find(resource, name)
         except ApiError as error:
             raise ViewUnavailable(f"{resource.kind} {name[:253]} cannot be read: {error}") from error
-
-    def _reflectors(self) -> tuple[Reflector[Any], ...]:
-        return self._templates, self._pools
 
 
 class AccessStatus(Struct, frozen=True):

@@ -80,17 +80,11 @@ class ObservedCaches:
         self._members: Index[CacheRef, ThinCache] = Index(_families, lambda cache: cache.metadata.name)
         self._caches = Reflector(api, CACHES, self._members.change)
         self._cluster_caches = Reflector(api, CLUSTER_CACHES, self._members.change)
-        self._namespaces = Reflector(api, NAMESPACES, _ignore, selector=ListSelector(labels=DEFAULT_CACHE))
+        self._namespaces = Reflector(api, NAMESPACES, selector=ListSelector(labels=DEFAULT_CACHE))
 
-    def start(self) -> None:
-        """Start the watches."""
-        for reflector in self._reflectors():
-            reflector.start()
-
-    def close(self) -> None:
-        """End the watches."""
-        for reflector in self._reflectors():
-            reflector.close()
+    def watches(self) -> tuple[Reflector[Any], ...]:
+        """Return the watches to start."""
+        return self._caches, self._cluster_caches, self._namespaces
 
     def runtime(self, ref: CacheRef) -> str | None:
         """Implement Caches.runtime."""
@@ -106,16 +100,9 @@ class ObservedCaches:
         found = self._namespaces.get(namespace)
         return "" if found is None else found.default
 
-    def _reflectors(self) -> tuple[Reflector[Any], ...]:
-        return self._caches, self._cluster_caches, self._namespaces
-
 
 def _families(cache: ThinCache) -> Iterator[CacheRef]:
     """Yield the family of the cache's own name, and the family that it names; skip names that no volume can have."""
     for name in {cache.metadata.name, cache.spec.family} - {""}:
         with suppress(InvalidName):
             yield CacheRef(cache.metadata.namespace, name)
-
-
-def _ignore(_old: object, _new: object) -> None:
-    """Ignore the change: reviews read the reflectors."""

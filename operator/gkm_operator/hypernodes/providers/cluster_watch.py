@@ -129,7 +129,7 @@ class ClusterWatch:
         self.hypernodes = Reflector(api, HYPERNODES, self._hypernode)
         self.fabrics = Reflector(api, FABRICS, self._fabric)
         of_surveys = ListSelector(namespace, labels=SURVEY_LABELS)
-        self.surveys = Reflector(api, SURVEYS, lambda _old, _new: None, selector=of_surveys, retain=_is_survey)
+        self.surveys = Reflector(api, SURVEYS, selector=of_surveys, retain=_is_survey)
         self._started: list[Reflector[Any]] = []
 
     @property
