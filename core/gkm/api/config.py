@@ -3,14 +3,13 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct, field
 
-from gkm.api import config_environment, documents
+from gkm.api import documents
 from gkm.api.capture_settings import Capture, CapturedCaches, CaptureSigning
-from gkm.api.config_environment import InvalidVariable
 from gkm.api.config_errors import explained
 from gkm.api.fabric_settings import Fabric
 from gkm.api.kernel_caches import KServe
@@ -45,6 +44,22 @@ __all__ = (
 
 MAX_BYTES = 4 << 20
 T = TypeVar("T")
+_PREFIX: Final = "GKM_CAPTURE_"
+VARIABLES: Final = {
+    "GKM_CAPTURE_MODE": ("capture", "mode"),
+    "GKM_CAPTURE_REGISTRY": ("capture", "registry"),
+    "GKM_CAPTURE_CREDENTIALS_SECRET": ("capture", "credentialsSecret"),
+    "GKM_CAPTURE_KEY_FILE": ("capture", "signing", "keyFile"),
+    "GKM_CAPTURE_KEYLESS": ("capture", "signing", "keyless"),
+    "GKM_CAPTURE_BYTES_PER_SECOND": ("capture", "bytesPerSecond"),
+    "GKM_CAPTURE_MIN_FREE_PERCENT": ("capture", "minFreePercent"),
+    "GKM_CAPTURE_SETTLED_SECONDS": ("capture", "settledSeconds"),
+}
+"""The variables, each with the path of the scalar that it overrides: only the section `capture` has them.
+
+The ConfigMap is the same on every node; a registry, a key or the mode may differ on some. Other sections have no such
+variables: most of their values are lists and maps, and one place for each setting is easier to audit.
+"""
 
 
 class ConfigInvalid(ValueError):
@@ -128,17 +143,32 @@ class Config(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
 def load(path: Path | None, environment: Mapping[str, str] = os.environ) -> Config:
     """Return the configuration in a file; without a file, the default, which refuses every unsigned image.
 
-    The variables in gkm.api.config_environment override the file.
+    VARIABLES override the file.
 
     Raises:
         ConfigInvalid: the file or a variable cannot be read or used; the message names it.
     """
     where = f"configuration {path}"
     found = Config() if path is None else parse(read_file(path, where), where)
+    given = {name: value for name, value in environment.items() if name.startswith(_PREFIX)}
+    for name, value in sorted(given.items()):
+        if name not in VARIABLES:
+            raise ConfigInvalid(f"environment variable {name} is unknown; known are {', '.join(VARIABLES)}")
+        found = _overridden(found, name, value)
+    return found
+
+
+def _overridden(config: Config, variable: str, value: str) -> Config:
+    values: dict[str, Any] = msgspec.to_builtins(config)
+    *path, key = VARIABLES[variable]
+    section = values
+    for step in path:
+        section = section[step]
+    section[key] = value
     try:
-        return config_environment.overridden(found, environment)
-    except InvalidVariable as error:
-        raise ConfigInvalid(str(error)) from error
+        return msgspec.convert(values, type=Config, strict=False)
+    except msgspec.ValidationError as error:
+        raise ConfigInvalid(f"environment variable {variable}: {explained(error, Config)}") from error
 
 
 def read_file(path: Path, where: str) -> bytes:

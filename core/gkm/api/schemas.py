@@ -1,18 +1,21 @@
 """The OpenAPI schema of a kind, generated from its struct: validation, defaults and descriptions for the API server.
 
 msgspec derives types, bounds and patterns. This module inlines the definitions, as structural schemas require
-(apiextensions.k8s.io/v1), and takes descriptions from the source (gkm.api.field_docs). Each field of `spec` gets the
-default of the code, so that the stored object shows a value that a user omits. An empty default is omitted. So is every
-default of `status`, which would look like an observation of the controller.
+(apiextensions.k8s.io/v1), and takes descriptions from the source. Each field of `spec` gets the default of the code, so
+that the stored object shows a value that a user omits. An empty default is omitted. So is every default of `status`,
+which would look like an observation of the controller.
 """
 
+import ast
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from inspect import getmodule, getsource
+from itertools import pairwise
+from types import ModuleType
 from typing import Any
 
 import msgspec
 from msgspec import NODEFAULT, Struct, inspect
-
-from gkm.api import field_docs
 
 Schema = dict[str, Any]
 
@@ -68,7 +71,7 @@ def _structs(info: inspect.Type) -> Iterator[inspect.StructType]:
 
 def _complete(properties: dict[str, Schema], found: inspect.StructType) -> None:
     """Set the description of each field, and the default of the code unless it is empty."""
-    descriptions = field_docs.of(found.cls)
+    descriptions = field_descriptions(found.cls)
     for each in found.fields:
         schema = properties[each.encode_name]
         schema.pop("default", None)
@@ -77,6 +80,33 @@ def _complete(properties: dict[str, Schema], found: inspect.StructType) -> None:
         default = _default(each)
         if default not in (None, ""):
             schema["default"] = default
+
+
+def field_descriptions(kind: type[Struct]) -> Mapping[str, str]:
+    """Return {field: description} of a struct, by the names of its attributes, from the string below each field.
+
+    The interpreter discards these strings, so this reads the source. Empty without it (an interpreter with compiled
+    files only): validation at run time needs no descriptions, and the shipped definitions are generated.
+    """
+    module = getmodule(kind)
+    try:
+        return {} if module is None else _module_descriptions(module).get(kind.__name__, {})
+    except OSError:
+        return {}
+
+
+@cache
+def _module_descriptions(module: ModuleType) -> Mapping[str, Mapping[str, str]]:
+    """Return {class: {field: description}} of a module, each description as one line; raise OSError without source."""
+    tree = ast.parse(getsource(module))
+    return {node.name: dict(_documented(node)) for node in tree.body if isinstance(node, ast.ClassDef)}
+
+
+def _documented(node: ast.ClassDef) -> Iterator[tuple[str, str]]:
+    for pair in pairwise(node.body):
+        match pair:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                yield name, " ".join(text.split())
 
 
 def _default(field: inspect.Field) -> object:

@@ -3,8 +3,7 @@
 from pathlib import Path
 
 import pytest
-from gkm.api.config import Capture, CaptureSigning, Config, ConfigInvalid, load, parse
-from gkm.api.config_environment import VARIABLES
+from gkm.api.config import VARIABLES, Capture, CaptureSigning, Config, ConfigInvalid, load, parse
 
 BY_KEY = CaptureSigning(key_file="/etc/gkm/cosign.key")
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from gkm.api import field_docs
 from gkm.api.crds import KINDS, Kind, definition
+from gkm.api.schemas import field_descriptions
 from msgspec import NODEFAULT, Struct, inspect
 
 Schema = dict[str, Any]
@@ -100,4 +100,4 @@ class Documented(Struct):
 
 
 def test_the_string_below_a_field_describes_it() -> None:
-    assert field_docs.of(Documented) == {"first": "One line.", "second": "Two lines."}
+    assert field_descriptions(Documented) == {"first": "One line.", "second": "Two lines."}
