@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from gkm.api.grammar import count_of
 from gkm.images import local_reference
-from gkm.images.archives import sources
+from gkm.images.archives import local_source
 
 from gkm_cli.cache.copy import copied
 from gkm_cli.output import Output, OutputOption, line, show
@@ -29,7 +29,7 @@ def push(
 ) -> None:
     """Push the image in PATH, an OCI layout or a docker-archive, as REF, with the signatures in the layout."""
     ref = local_reference.parse(reference)
-    origin = local_reference.parse_local(path) or sources.reference_to(Path(path))
+    origin = local_reference.parse_local(path) or local_source.reference_to(Path(path))
     digest, artifacts = copied(access, origin, ref, "Pushing")
     beside = [{"digest": each.manifest.digest, "subject": each.subject} for each in artifacts]
     with_them = f" with {count_of(len(beside), 'artifact')} attached" if beside else ""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gkm.api.errors import GKMError, Reason
-from gkm.images.image_store import ImageSource, ImageStore
+from gkm.images.image_store import ImageSource, ImageStore, find
 from gkm.images.local_image import BlobDownload, ByteCounter, LocalBlob, ProgressCallback
 from gkm.images.manifest import Descriptor, Manifest
 from gkm.images.reference import Reference
@@ -123,20 +123,11 @@ def attached(source: ImageSource, pinned: Reference) -> list[Artifact]:
 
 def _attached_to(source: ImageSource, subject: Reference) -> Iterator[Artifact]:
     for digest in dict.fromkeys(each.digest for each in source.referrers(subject)):
-        if manifest := _found(source, subject.pinned(digest)):  # a list may name what was deleted
+        if manifest := find(source, subject.pinned(digest)):  # a list may name what was deleted
             yield Artifact(subject.target, manifest)
     for suffix in COSIGN_SUFFIXES:
-        if manifest := _found(source, subject.tag_of_digest(suffix)):
+        if manifest := find(source, subject.tag_of_digest(suffix)):
             yield Artifact(subject.target, manifest, suffix)
-
-
-def _found(source: ImageSource, ref: Reference) -> Manifest | None:
-    try:
-        return source.manifest(ref)
-    except GKMError as error:
-        if error.reason is Reason.NOT_FOUND:
-            return None
-        raise
 
 
 def _blobs(manifest: Manifest) -> list[Descriptor]:

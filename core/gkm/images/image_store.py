@@ -5,6 +5,7 @@ Every command and check reads and writes images through these two interfaces, so
 
 from typing import Protocol, Self
 
+from gkm.api.errors import GKMError, Reason
 from gkm.images.local_image import BlobDownload, ByteCounter, LocalBlob
 from gkm.images.manifest import MAX_MANIFEST_BYTES, Descriptor, Manifest
 from gkm.images.reference import Reference
@@ -83,3 +84,17 @@ class ImageStore(ImageSource, Protocol):
 
     def tags(self, ref: Reference, limit: int) -> list[str]:
         """Return the tags of the repository of `ref`, at most `limit`; raises as `manifest` does."""
+
+
+def find(source: ImageSource, ref: Reference) -> Manifest | None:
+    """Return the manifest that a reference names; None if it does not exist.
+
+    Raises:
+        GKMError: as `manifest`, but for NOT_FOUND.
+    """
+    try:
+        return source.manifest(ref)
+    except GKMError as error:
+        if error.reason is Reason.NOT_FOUND:
+            return None
+        raise

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from gkm.api.errors import GKMError, Reason
 from gkm.hoststate.pacing import Backoff
 from gkm.images.configuration import OCI_CONFIG
-from gkm.images.image_store import ImageStore
+from gkm.images.image_store import ImageStore, find
 from gkm.images.local_image import LocalBlob
 from gkm.images.manifest import (
     MAX_LAYERS,
@@ -78,7 +78,7 @@ def read_tag(registry: ImageStore, tag: Reference) -> LegacyTag:
         GKMError: as ImageSource.manifest.
     """
     with _content_of(tag):
-        manifest = _found(registry, tag)
+        manifest = find(registry, tag)
         if manifest is None:
             return LegacyTag(OCI_MANIFEST, (), ())
         raw = decode(manifest.raw, _Layers, f"manifest of {tag}").layers
@@ -194,7 +194,7 @@ def _list_in_fallback_tag(registry: ImageStore, ref: Reference, referrer: Descri
     """
     tag = ref.tag_of_digest()
     with _content_of(tag):
-        before = _found(registry, tag)
+        before = find(registry, tag)
         listed = (decode(before.raw, _Index, f"index in {tag}").manifests or []) if before else []
     if any(each.get("digest") == referrer.digest for each in listed):
         return True
@@ -217,15 +217,6 @@ def _content_of(tag: Reference) -> Iterator[None]:
         ) from error
 
 
-def _found(registry: ImageStore, tag: Reference) -> Manifest | None:
-    try:
-        return registry.manifest(tag)
-    except GKMError as error:
-        if error.reason is Reason.NOT_FOUND:
-            return None
-        raise
-
-
 def _replace(registry: ImageStore, tag: Reference, before: str, raw: bytes, media_type: str) -> None:
     """Write a tag whose manifest has the digest `before`, "" for a new tag, and wait until the registry serves another.
 
@@ -244,7 +235,7 @@ def _replace(registry: ImageStore, tag: Reference, before: str, raw: bytes, medi
         ) from error
 
     def is_another() -> bool:
-        found = _found(registry, tag)
+        found = find(registry, tag)
         return (found.digest if found else "") != before
 
     _served(is_another)

@@ -7,7 +7,7 @@ from gkm.api.targets import GpuTarget
 from gkm.hoststate.layout import Layout
 from gkm.images import cache
 from gkm.images.archives import docker_archive, oci_layout
-from gkm.images.archives.sources import reference_to
+from gkm.images.archives.local_source import reference_to
 from gkm.images.pulling import pull
 from gkm.images.reference import Reference
 from gkm.images.registries import push
