@@ -25,42 +25,20 @@ def documents_of(output: BuildOutput, tree: Tree, settings: Topology) -> Documen
     return make(tree, settings) if make else ()
 
 
-def _hypernodes(tree: Tree, settings: Topology) -> Documents:
-    return map(volcano.manifest, volcano.volcano(tree, settings).hypernodes.values())
-
-
-def _kueue(_tree: Tree, settings: Topology) -> Documents:
-    yield topologies.kueue(structs.replace(settings, kueue=settings.kueue or DEFAULT_NAME, node_labels=True))
-
-
-def _kai(_tree: Tree, settings: Topology) -> Documents:
-    yield topologies.kai(structs.replace(settings, kai=settings.kai or DEFAULT_NAME, node_labels=True))
-
-
-def _grove(_tree: Tree, settings: Topology) -> Documents:
-    yield topologies.grove(settings, settings.kai or DEFAULT_NAME)
-
-
-def _nfd(tree: Tree, settings: Topology) -> Documents:
-    return topologies.node_features(tree, settings, _NFD_NAMESPACE)
-
-
-def _slurm_tree(tree: Tree, settings: Topology) -> Documents:
-    yield slurm.tree_topology(tree, settings, DEFAULT_NAME)
-
-
-def _slurm_block(tree: Tree, settings: Topology) -> Documents:
-    yield slurm.block_topology(tree, settings, DEFAULT_NAME)
-
-
 _FORMS: Mapping[BuildOutput, Callable[[Tree, Topology], Documents]] = {
-    BuildOutput.HYPERNODES: _hypernodes,
-    BuildOutput.KUEUE: _kueue,
-    BuildOutput.KAI: _kai,
-    BuildOutput.GROVE: _grove,
-    BuildOutput.NFD: _nfd,
-    BuildOutput.SLURM_TREE: _slurm_tree,
-    BuildOutput.SLURM_BLOCK: _slurm_block,
+    BuildOutput.HYPERNODES: lambda tree, settings: map(
+        volcano.manifest, volcano.volcano(tree, settings).hypernodes.values()
+    ),
+    BuildOutput.KUEUE: lambda _tree, settings: [
+        topologies.kueue(structs.replace(settings, kueue=settings.kueue or DEFAULT_NAME, node_labels=True))
+    ],
+    BuildOutput.KAI: lambda _tree, settings: [
+        topologies.kai(structs.replace(settings, kai=settings.kai or DEFAULT_NAME, node_labels=True))
+    ],
+    BuildOutput.GROVE: lambda _tree, settings: [topologies.grove(settings, settings.kai or DEFAULT_NAME)],
+    BuildOutput.NFD: lambda tree, settings: topologies.node_features(tree, settings, _NFD_NAMESPACE),
+    BuildOutput.SLURM_TREE: lambda tree, settings: [slurm.tree_topology(tree, settings, DEFAULT_NAME)],
+    BuildOutput.SLURM_BLOCK: lambda tree, settings: [slurm.block_topology(tree, settings, DEFAULT_NAME)],
 }
 
 
