@@ -1,8 +1,9 @@
-"""The fields of a pod that lead to its cache. Texts are foreign: printing code must escape them."""
+"""The fields of a pod that lead to its cache, and the drivers of its node. Texts are foreign: escape them to print."""
 
 from typing import Any
 
-from msgspec import Struct
+from gkm.api.meta import ObjectMeta
+from msgspec import Struct, field
 
 
 class CSIVolume(Struct, frozen=True, rename="camel"):
@@ -62,3 +63,23 @@ class PodSpecFacts(Struct, frozen=True, rename="camel"):
     volumes: tuple[VolumeFacts, ...] | None = None
     containers: tuple[ContainerFacts, ...] | None = None
     init_containers: tuple[ContainerFacts, ...] | None = None
+
+
+class _Driver(Struct, frozen=True):
+    name: str = ""
+
+
+class _CSINodeSpec(Struct, frozen=True):
+    drivers: tuple[_Driver, ...] | None = None
+
+
+class RegisteredDrivers(Struct, frozen=True):
+    """The CSI drivers that the kubelet of a node has registered (CSINode, storage.k8s.io/v1)."""
+
+    metadata: ObjectMeta = field(default_factory=ObjectMeta)
+    spec: _CSINodeSpec = _CSINodeSpec()
+
+    @property
+    def drivers(self) -> frozenset[str]:
+        """Return their names."""
+        return frozenset(one.name for one in self.spec.drivers or ())

@@ -14,7 +14,7 @@ from gkm.api.nodes import CacheNode, NodeCacheStatus
 from msgspec import Meta, Struct, field
 
 from gkm_cli.clusters.reads import Unreadable
-from gkm_cli.inputs.pods import ContainerFacts, PodSpecFacts, VolumeFacts, VolumeMountFacts
+from gkm_cli.inputs.pods import ContainerFacts, PodSpecFacts, RegisteredDrivers, VolumeFacts, VolumeMountFacts
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -87,27 +87,6 @@ class PodFacts(Struct, frozen=True):
             for mount in container.volume_mounts or ():
                 if mount.name == volume:
                     yield container, mount
-
-
-class CSINodeDriver(Struct, frozen=True):
-    """A driver that kubelet has registered."""
-
-    name: str
-
-
-class _CSINodeSpec(Struct, frozen=True):
-    drivers: tuple[CSINodeDriver, ...] | None = None
-
-
-class NodeDrivers(Struct, frozen=True):
-    """The drivers of a node (storage.k8s.io/v1)."""
-
-    spec: _CSINodeSpec = _CSINodeSpec()
-
-    @property
-    def drivers(self) -> frozenset[str]:
-        """Return their names."""
-        return frozenset(driver.name for driver in self.spec.drivers or ())
 
 
 class EventFacts(Struct, frozen=True, rename="camel"):
@@ -207,7 +186,7 @@ class Facts:
     volume: VolumeFacts
     has_driver: ReadResult[object] = ReadResult()
     """The CSIDriver object."""
-    csi_node: ReadResult[NodeDrivers] = ReadResult()
+    csi_node: ReadResult[RegisteredDrivers] = ReadResult()
     cache_name: CacheName | None = None
     """The member of the family that the volume names; None if the attributes name no cache, or several."""
     family: str = ""

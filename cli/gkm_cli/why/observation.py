@@ -22,12 +22,12 @@ from gkm.kube.resources import (
 )
 
 from gkm_cli.clusters.reads import Unreadable, get, listed
+from gkm_cli.inputs.pods import RegisteredDrivers
 from gkm_cli.why.facts import (
     CacheName,
     EventFacts,
     Facts,
     KubeletSummary,
-    NodeDrivers,
     PodFacts,
     ReadResult,
     member_of,
@@ -37,7 +37,7 @@ from gkm_cli.why.outcomes import kubectl
 
 T = TypeVar("T")
 PODS = Resource("v1", "Pod", "pods", namespaced=True, type=PodFacts)
-CSINODES = CSI_NODES.of(NodeDrivers)
+CSINODES = CSI_NODES.of(RegisteredDrivers)
 EVENTS = Resource("v1", "Event", "events", namespaced=True, type=EventFacts)
 _NAMES = ("cacheName", "clusterCacheName", "csi.gkm.io/GKMCache")
 _MODE = "GKM_CAPTURE_MODE"

@@ -171,26 +171,6 @@ class InstalledPod(Struct, frozen=True):
         return texts[0] if texts else self.status.phase or "no status"
 
 
-class _Driver(Struct, frozen=True):
-    name: str = ""
-
-
-class _CSINodeSpec(Struct, frozen=True):
-    drivers: tuple[_Driver, ...] | None = None
-
-
-class RegisteredDrivers(Struct, frozen=True):
-    """The CSI drivers that the kubelet of a node has registered."""
-
-    metadata: InstalledMetadata
-    spec: _CSINodeSpec = _CSINodeSpec()
-
-    @property
-    def drivers(self) -> frozenset[str]:
-        """Return their names."""
-        return frozenset(one.name for one in self.spec.drivers or ())
-
-
 class _LeaseSpec(Struct, frozen=True, rename="camel"):
     renew_time: str | None = None
 

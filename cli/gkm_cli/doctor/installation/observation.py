@@ -38,13 +38,13 @@ from gkm_cli.doctor.installation.objects import (
     InstalledPod,
     LabeledPod,
     NodeLease,
-    RegisteredDrivers,
     WaitingPod,
     named_classes,
 )
 from gkm_cli.doctor.installation.observed import InstallationFacts, Objects
 from gkm_cli.doctor.installation.subjects import SUBJECTS
 from gkm_cli.doctor.runner import ClusterReader, Collection
+from gkm_cli.inputs.pods import RegisteredDrivers
 
 
 def _json(api_version: str, kind: str, plural: str, *, namespaced: bool = False) -> Resource[Json]:

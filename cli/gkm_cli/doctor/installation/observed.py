@@ -18,9 +18,9 @@ from gkm_cli.doctor.installation.objects import (
     InstalledPod,
     LabeledPod,
     NodeLease,
-    RegisteredDrivers,
     WaitingPod,
 )
+from gkm_cli.inputs.pods import RegisteredDrivers
 
 Objects = Mapping[str, Json | None]
 """Objects by their names; None for a missing object."""

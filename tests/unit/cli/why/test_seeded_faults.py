@@ -6,7 +6,8 @@ from collections.abc import Callable
 import pytest
 from gkm.api.caches import GKMCache
 from gkm.api.nodes import GKMCacheNode
-from gkm_cli.why.facts import Facts, NodeDrivers, PodFacts, ReadResult
+from gkm_cli.inputs.pods import RegisteredDrivers
+from gkm_cli.why.facts import Facts, PodFacts, ReadResult
 from gkm_cli.why.links import LINKS, LinkResult, State, walk
 from gkm_cli.why.observation import cache_name
 from gkm_cli.why.unmounted import no_volume
@@ -35,7 +36,7 @@ def _facts(made: dict[str, Json], pod: PodFacts) -> Facts:
         pod=pod,
         volume=volume,
         has_driver=ReadResult(made.get("driver")),
-        csi_node=ReadResult(convert(made["csinode"], NodeDrivers) if "csinode" in made else None),
+        csi_node=ReadResult(convert(made["csinode"], RegisteredDrivers) if "csinode" in made else None),
         cache_name=name,
         cache=ReadResult(convert(cache, GKMCache) if is_there else None),
         node=ReadResult(convert(node, GKMCacheNode) if node else None),

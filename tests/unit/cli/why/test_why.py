@@ -14,14 +14,21 @@ from gkm.api.nodes import GKMCacheNode, NodeCacheStatus, NodeSpec, NodeStatus, P
 from gkm.kube import decoding
 from gkm.kube.errors import ApiError
 from gkm_cli.clusters.reads import Unreadable
-from gkm_cli.inputs.pods import ContainerFacts, CSIVolume, PodSpecFacts, VariableFacts, VolumeFacts, VolumeMountFacts
+from gkm_cli.inputs.pods import (
+    ContainerFacts,
+    CSIVolume,
+    PodSpecFacts,
+    RegisteredDrivers,
+    VariableFacts,
+    VolumeFacts,
+    VolumeMountFacts,
+)
 from gkm_cli.why import programs
 from gkm_cli.why.facts import (
     CacheName,
     ContainerState,
     ContainerStatus,
     Facts,
-    NodeDrivers,
     PodFacts,
     PodStatusFacts,
     ReadResult,
@@ -98,7 +105,7 @@ def healthy(
         pod=PodFacts(ObjectMeta(name="p", namespace="team"), PodSpecFacts("n", containers=containers), status),
         volume=VolumeFacts("kernels", CSIVolume("csi.gkm.io", {name: value for name, value in spec.items() if value})),
         has_driver=has_driver,
-        csi_node=ReadResult(decode(b'{"spec": {"drivers": [{"name": "csi.gkm.io"}]}}', type=NodeDrivers)),
+        csi_node=ReadResult(decode(b'{"spec": {"drivers": [{"name": "csi.gkm.io"}]}}', type=RegisteredDrivers)),
         cache_name=CacheName("team", "a"),
         cache=ReadResult(cache),
         node=ReadResult(GKMCacheNode(ObjectMeta(name="n"), NodeSpec("n"), NodeStatus(caches={"a": report}))),
