@@ -294,11 +294,11 @@ class DomainsController(Controller):
         if not found.available:
             return
         self.watcher.start(sets=found.sets)
-        self.status.watch(grove=found.sets)
+        self.status.observer.start(grove=found.sets)
         if not self._working and self.wait(self._all_listed, self._look_seconds):
             self._working = True
             self.status.capacity_changed()
             self.start_queues()
 
     def _all_listed(self) -> bool:
-        return self.watcher.synced and self.status.synced
+        return self.watcher.synced and self.status.observer.synced

@@ -111,8 +111,8 @@ class RunningStatus:
 
     def start(self) -> None:
         self.watcher.start(sets=False)
-        self.status.watch(grove=True)
-        until(lambda: self.watcher.synced and self.status.synced, "the lists")
+        self.status.observer.start(grove=True)
+        until(lambda: self.watcher.synced and self.status.observer.synced, "the lists")
         self.status.work()
 
     def close(self) -> None:

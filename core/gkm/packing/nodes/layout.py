@@ -39,11 +39,6 @@ PROGRAM_STEPS = 10_000
 _NODES = 2_000
 
 
-def lay_out(nodes: Sequence[NodeSlots], groups: Sequence[GroupDemand]) -> tuple[GroupNodes, ...]:
-    """Return the nodes of the groups of one domain, which must have enough slots for them and their spares."""
-    return Layouts().lay_out(nodes, groups)
-
-
 @dataclass(slots=True)
 class Layouts:
     """Computes the layouts of a run's domains. Equal domains are laid out once; all share a limit of search steps."""

@@ -14,7 +14,7 @@ import numpy as np
 from gkm.packing.domains.capacity import Capacity
 from gkm.packing.nodes.demands import GroupDemand, NodeSlots, free_nodes
 from gkm.packing.nodes.guests import Departure, Guests, assign_guests, guest_spares, hosted_demands
-from gkm.packing.nodes.layout import lay_out
+from gkm.packing.nodes.layout import Layouts
 from gkm.packing.replanning.layers import arrivals
 from gkm.packing.replanning.model import Assignment
 from gkm.packing.replanning.surviving_groups import NewGroup, SurvivingPlan
@@ -223,7 +223,7 @@ class _Cell:
             if count > 0
         ]
         ready = spares if sum(seat.slots for seat in seats) >= wanted + len(coming) * spares else 0
-        layout = lay_out(seats, [GroupDemand(group.need, ready) for group in coming])
+        layout = Layouts().lay_out(seats, [GroupDemand(group.need, ready) for group in coming])
         for group, seated in zip(coming, layout, strict=True):
             for name, pods in seated.pods:
                 self._assign(group, name, pods)
@@ -337,7 +337,7 @@ class _SpareSlots:
         nodes: dict[tuple[int, int], Iterator[str]] = {}
         guests = [(departure.scope, some) for departure, some in zip(departures, placed, strict=True)]
         for domain, demands in hosted_demands(guests).items():
-            layout = lay_out(free_nodes(offer, domain, frozenset(each.scope for each in demands)), demands)
+            layout = Layouts().lay_out(free_nodes(offer, domain, frozenset(each.scope for each in demands)), demands)
             nodes |= {(domain, each.scope): iter(found.spares) for each, found in zip(demands, layout, strict=True)}
         return {
             (home, scope): iter(guest_spares(offer, scope, some, nodes))

@@ -183,15 +183,6 @@ class DomainStatusController:
             observe=metrics.reconcile_recorder(NAME),
         )
 
-    @property
-    def synced(self) -> bool:
-        """Return whether every watch has a complete list."""
-        return self.observer.synced
-
-    def watch(self, *, grove: bool) -> None:
-        """Start the watches that have not started yet; `grove`: PodCliques are installed and watched as well."""
-        self.observer.start(grove=grove)
-
     def work(self) -> None:
         """Start to write; all lists must be complete, because a partial list would lower marks."""
         self._queue.start()

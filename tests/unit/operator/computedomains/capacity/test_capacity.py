@@ -107,8 +107,8 @@ class Site:
 
     def start(self) -> None:
         self.watcher.start(sets=False)
-        self.status.watch(grove=False)
-        until(lambda: self.watcher.synced and self.status.synced, "the lists")
+        self.status.observer.start(grove=False)
+        until(lambda: self.watcher.synced and self.status.observer.synced, "the lists")
         self.status.work()
 
     def close(self) -> None:
