@@ -64,10 +64,6 @@ class ChildProcess:
         poll.register(self.exited, select.POLLIN)
         return bool(poll.poll(seconds * 1000))
 
-    def is_stuck(self) -> bool:
-        """Return whether the child still hangs in the kernel after `end`."""
-        return self._process.poll() is None
-
     def _signal(self, number: int) -> None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
