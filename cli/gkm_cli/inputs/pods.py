@@ -81,5 +81,5 @@ class RegisteredDrivers(Struct, frozen=True):
 
     @property
     def drivers(self) -> frozenset[str]:
-        """Return their names."""
+        """Return the names of the drivers."""
         return frozenset(one.name for one in self.spec.drivers or ())
