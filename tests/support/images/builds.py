@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from gkm.gpus.targets import GpuTarget
+from gkm.api.targets import GpuTarget
 from gkm.images.assembly.contents import scan_directory
 from gkm.images.assembly.image import pack
 from gkm.images.assembly.selection import EVERYTHING, Selection
