@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from gkm.topology.fabrics.network import FabricDiscovery
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from support.examples import examples
 from support.topology.infiniband_networks import Cabling, Rails, cabling, leaf_guid, topology_file
@@ -44,6 +44,19 @@ def places(found: FabricDiscovery) -> Places:
     return result
 
 
+def neighbors(found: FabricDiscovery) -> Mapping[str, list[frozenset[str]]]:
+    """Return for each node the nodes in each of its domains, from the closest to the widest.
+
+    A switch with a wrong cable may be a switch of another level, so a group that it gave its name has another name.
+    """
+    its = places(found)
+    inside: dict[tuple[int, str], set[str]] = {}
+    for node, path in its.items():
+        for level, name in enumerate(path):
+            inside.setdefault((level, name), set()).add(node)
+    return {node: [frozenset(inside[each]) for each in enumerate(path)] for node, path in its.items()}
+
+
 @given(NETWORKS)
 def test_every_host_lies_in_the_group_of_its_leaves(network: Rails) -> None:
     found = discovered(cabling(network), network)
@@ -74,7 +87,7 @@ def test_one_wrong_cable_of_a_host_moves_no_host(network: Rails, data: st.DataOb
         plugged=[*right.plugged, ("e09dffffffffffff", switch)],
         descriptions={**right.descriptions, "e09dffffffffffff": right.descriptions[adapter]},
     )
-    assert places(discovered(wrong, network)) == places(discovered(right, network))
+    assert neighbors(discovered(wrong, network)) == neighbors(discovered(right, network))
 
 
 @given(NETWORKS, st.data())
@@ -84,7 +97,7 @@ def test_one_cable_in_the_wrong_switch_moves_no_host(network: Rails, data: st.Da
     switch = data.draw(st.sampled_from(list(right.switches)))
     plugged = [*right.plugged]
     plugged[index] = (plugged[index][0], switch)
-    assert places(discovered(replace(right, plugged=plugged), network)) == places(discovered(right, network))
+    assert neighbors(discovered(replace(right, plugged=plugged), network)) == neighbors(discovered(right, network))
 
 
 @given(NETWORKS, st.data())
@@ -97,11 +110,12 @@ def test_one_missing_cable_changes_nothing(network: Rails, data: st.DataObject) 
 
 @given(NETWORKS, st.data())
 def test_one_wrong_cable_between_switches_moves_no_host(network: Rails, data: st.DataObject) -> None:
+    assume(network.rails * network.spines > 1)  # otherwise a leaf has as many wrong cables as right ones
     right = cabling(network)
     switches = st.sampled_from(list(right.switches))
     first, second = data.draw(st.tuples(switches, switches).filter(lambda pair: pair[0] != pair[1]))
     wrong = replace(right, links=[*right.links, (first, second)])
-    assert places(discovered(wrong, network)) == places(discovered(right, network))
+    assert neighbors(discovered(wrong, network)) == neighbors(discovered(right, network))
 
 
 @given(NETWORKS, st.data())
