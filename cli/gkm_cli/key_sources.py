@@ -23,7 +23,7 @@ _PRIVATE, _PUBLIC, _PASSWORD = "cosign.key", "cosign.pub", "cosign.password"
 
 @dataclass(frozen=True, slots=True)
 class PrivateKeyText:
-    """A private key as PEM, and its password; None if the source has none."""
+    """A private key as PEM, and its password, which is None if the source has no password."""
 
     pem: bytes
     password: bytes | None = None

@@ -45,7 +45,7 @@ class ObservedDelivery:
         return "csi" if self._drivers.get(DRIVER) is not None else "image"
 
     def watches(self) -> Iterator[Reflector[_Driver]]:
-        """Yield the watch of CSIDrivers if the configuration needs it."""
+        """Yield the watch of CSIDrivers if the configured delivery is auto."""
         if self._configured == "auto":
             yield self._drivers
 

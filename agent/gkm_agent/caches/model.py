@@ -22,9 +22,10 @@ class PullHold:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """The place of a cache among the members of its family; `created` is the creation time of the object.
+    """The place of a cache in its family: the caches that one name in a volume stands for.
 
-    `held_back`: it made pods fail more often than the generation before it.
+    `created` is the creation time of the object. `held_back`: it made pods fail more often than the generation before
+    it, so a node takes it last.
     """
 
     family: str = ""

@@ -141,7 +141,9 @@ class SubnetSurvey:
         except FileNotFoundError:
             return b""
         except (UnreadableState, zlib.error) as error:
-            _LOG.warning("saved InfiniBand survey is unreadable", extra=fields(why=str(error)))
+            _LOG.warning(
+                "saved InfiniBand survey unreadable, partial survey not completed from it", extra=fields(why=str(error))
+            )
             return b""
         return text if stream.eof else b""
 

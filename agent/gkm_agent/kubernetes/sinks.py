@@ -122,10 +122,10 @@ def known_owner(node: NodeView | None, name: str) -> NodeView:
     """Return the Node object of this agent.
 
     Raises:
-        NotWritten: the Node is not known yet.
+        NotWritten: the Node does not exist, or is not read yet.
     """
     if node is None:
-        raise NotWritten(f"the Node {name} is not known yet")
+        raise NotWritten(f"the Node {name} of this agent does not exist, or is not read yet")
     return node
 
 

@@ -120,11 +120,14 @@ class RetrySchedule:
         self._starts[ref] = self._namespace_starts[ref.namespace] = self._clock()
 
     def last_start(self, ref: CacheRef) -> float:
-        """Return the start of the last pull of a cache in seconds, 0 before the first pull."""
+        """Return the start of the last pull of a cache in seconds since the epoch, 0 before the first pull."""
         return self._starts.get(ref, 0.0)
 
     def last_start_in(self, namespace: str | None) -> float:
-        """Return the start of the last pull in a namespace in seconds, 0 before the first pull."""
+        """Return the start of the last pull in a namespace in seconds since the epoch, 0 before the first pull.
+
+        The namespace None stands for the cluster-wide caches.
+        """
         return self._namespace_starts.get(namespace, 0.0)
 
     def record_end(self, wanted: WantedCache, failure: Failure | None) -> None:

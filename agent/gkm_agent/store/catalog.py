@@ -143,7 +143,7 @@ class EntryCatalog:
 
 
 def digests_in(directory: Path) -> set[str]:
-    """Return the digests that name files or directories in a directory; skip other names."""
+    """Return the digests whose hexadecimal digits name files or directories in a directory; skip other names."""
     found = (f"sha256:{name}" for name in files.names_in(directory))
     return {digest for digest in found if names.is_digest(digest)}
 

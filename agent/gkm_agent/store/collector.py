@@ -107,7 +107,7 @@ class Collector:
         self._budget.spare = frozenset(entries - eviction.in_use(observed, wanted.values()) - self._mounted)
         for digest in eviction.expired(self._store.catalog.entries(), entries - named, now, self._bounds.keep_seconds):
             if self._store.collect(digest):
-                _LOG.info("unused store entry removed", extra=fields(digest=digest))
+                _LOG.info("store entry that no cache names removed", extra=fields(digest=digest))
         self._budget.enforce()
         self._last_error = ""
 

@@ -133,7 +133,8 @@ class Scrubber:
             self._store.revoke_ready(due.digest)
         except OSError as error:
             _LOG.error(
-                "caches with a damaged store entry not withdrawn", extra=fields(digest=due.digest, why=str(error))
+                "pointers to a damaged store entry not changed, pods may mount it",
+                extra=fields(digest=due.digest, why=str(error)),
             )
         self._changed.set()
 

@@ -66,7 +66,7 @@ class Trash:
                 name = next(self._names(), None)
             except OSError as error:
                 name = None
-                _LOG.error("store's trash unreadable", extra=fields(why=str(error)))
+                _LOG.error("removed store entries not deleted, trash unreadable", extra=fields(why=str(error)))
             if name is None:
                 self._is_running = False
                 self._changed.notify_all()

@@ -47,5 +47,6 @@ def _check_replaceable(name: str, ours: Mapping[str, Any], theirs: Mapping[str, 
     if comparison.origin is DefinitionOrigin.LATER:
         raise CommandFailed(
             f"CustomResourceDefinition {name} is of a later version of GKM, or another product's: it "
-            f"{comparison.difference}, which this version lacks; no kind was applied: use the gkm of that version"
+            f"{comparison.difference}, which this version lacks; no kind was applied: use the gkm of the later "
+            "version, or uninstall the other product first"
         )

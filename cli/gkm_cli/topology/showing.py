@@ -31,7 +31,7 @@ def print_capacity(
         UsageError: a file does not hold what its option needs, or there is no such level.
     """
     if pods and not options.nodes:
-        raise UsageError("--pods is given without --nodes", "give both, or leave --pods out to read the cluster")
+        raise UsageError("--pods is given without --nodes", "give --nodes too, or leave --pods out to read the cluster")
     cluster = of_cluster(options, where, with_usage=True)
     built = build(options, pods, cluster)
     if closest and closest not in built.tree.levels:

@@ -107,10 +107,10 @@ class Store(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """Limits of the store on a node, in bytes and seconds.
 
     `max_bytes` limits the files of all caches together; without it only the disk does. The agent retains an entry that
-    no cache names for `keep_seconds`. Below `min_free_percent` of free disk space the agent evicts entries that it can
-    fetch again, and fetches no new ones. kubelet evicts pods below 10 % (nodefs.available) and 15 %
-    (imagefs.available), so the agent acts first. The agent compares the content of every entry with its hashes once in
-    `check_interval` seconds; 0 disables the check.
+    no cache names and no pod mounts for `keep_seconds`. Below `min_free_percent` of free disk space the agent evicts
+    entries that no pod mounts and no cache of this node uses, and fetches no new ones. kubelet evicts pods below 10 %
+    (nodefs.available) and 15 % (imagefs.available): with the default of 20 % the agent acts first. The agent compares
+    the content of every entry with its hashes once in `check_interval` seconds; 0 disables the check.
     """
 
     max_image_bytes: Annotated[int, Meta(gt=0)] = 64 << 30

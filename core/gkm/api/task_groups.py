@@ -199,7 +199,7 @@ class TaskGroupStatus(HasConditions, Struct, frozen=True, rename="camel", omit_d
 
 
 class TaskGroup(Struct, frozen=True, rename="camel", tag_field="kind", tag="TaskGroup"):
-    """A group of tasks with the objects that its pool's templates render to."""
+    """A group of tasks, one pod each, with the objects that the GroupTemplates of its Pool render to."""
 
     metadata: ObjectMeta
     spec: TaskGroupSpec

@@ -83,7 +83,10 @@ HAS_PRESET = frozenset(get_args(PresetName))
 
 @dataclass(frozen=True, slots=True)
 class PresetKeys:
-    """The label keys that presets add: by level, for the fabric domain, and for the planner's block and rack."""
+    """The keys of Node labels that presets add to the configured keys.
+
+    By level, for the fabric domain, and for the planner's block and rack, which have keys besides those of the levels.
+    """
 
     levels: Mapping[str, Keys] = field(default_factory=dict)
     domain: Keys = ()

@@ -172,7 +172,7 @@ class BlobDownload:
         return self.descriptor.size - self.received
 
     def verify(self, name: str) -> None:
-        """Check the size and the digest of the blob.
+        """Check the size and the digest of the received bytes; errors name the image `name`.
 
         Raises:
             GKMError: DIGEST_MISMATCH.

@@ -213,7 +213,7 @@ class KubeNodeStatus(Struct, frozen=True, gc=False):
 
 
 class Node(Struct, frozen=True, gc=False):
-    """A Node. Its GPUs are the allocatable nvidia.com/gpu, without MIG devices and DRA claims."""
+    """A Node. Its GPUs are the allocatable nvidia.com/gpu; MIG devices and GPUs of DRA are not read."""
 
     metadata: KubeNodeMetadata
     spec: KubeNodeSpec = field(default_factory=KubeNodeSpec)

@@ -93,7 +93,8 @@ class LivenessWatchdog:
             try:
                 probe(self._socket, self._probe_timeout)
             except ProbeFailed as error:
-                _LOG.warning("liveness probe failed", extra=fields(reason=str(error)))
+                log_fields = fields(reason=str(error), ends_after_seconds=self._watchdog)
+                _LOG.warning("this process did not answer its own liveness probe", extra=log_fields)
             else:
                 self._arm()
 

@@ -156,8 +156,9 @@ class ExistingDomain:
 class DomainDifference:
     """Which domains to create and to release.
 
-    `create` lists keys without any domain, `lost` the required domains that are being deleted, `release` the domains
-    that no replica and group requires. `present` has the domain of each required key, the lost ones left out.
+    `create` lists the required keys without any domain, `lost` the required domains that are being deleted; a key is a
+    replica and a group. `release` lists all other domains: of no required key, or a second domain of a key. `present`
+    has the domain of each required key, the lost ones left out.
     """
 
     present: Mapping[SetDomainKey, ExistingDomain]

@@ -64,7 +64,7 @@ def scan_caches(
         raise GKMError(
             Reason.METADATA_INVALID,
             f"the caches are for different GPUs: {', '.join(map(_built_for, caches))}",
-            "build one image of each",
+            "build a separate image of each directory",
         )
     return ScannedCaches(caches, beside)
 
@@ -91,7 +91,7 @@ def _in_order(caches: Iterable[CacheContents]) -> list[CacheContents]:
             raise GKMError(
                 Reason.METADATA_INVALID,
                 f"{escape(str(one.directory))} and {escape(str(other.directory))} are both caches of "
-                f"{BY_NAME[one.format.value].title}, which has one variable for its directory",
+                f"{BY_NAME[one.format.value].title}, which has one environment variable for its directory",
                 "build one image of each",
             )
     return ordered

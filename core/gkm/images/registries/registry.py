@@ -272,7 +272,8 @@ class Registry(RegistryWrites):
             GKMError: REGISTRY_UNAVAILABLE.
         """
         if count < (seconds - self.limits.request) * self.limits.min_rate:
-            raise GKMError(Reason.REGISTRY_UNAVAILABLE, "the registry sends too slowly")
+            slow = f"the registry sends too slowly: less than {self.limits.min_rate} bytes a second"
+            raise GKMError(Reason.REGISTRY_UNAVAILABLE, slow)
 
     def _from_first_source(self, ref: Reference, read: Callable[[str], T]) -> T:
         """Return what `read` gets from the first source that has it; only the registry's own failure is raised."""

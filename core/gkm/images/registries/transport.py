@@ -55,6 +55,7 @@ MAX_RETRY_AFTER_SECONDS = 1200.0
 """Limit in seconds of the pause that a registry can request; a longer request is cut."""
 FIRST_DELAY_SECONDS = 0.4
 """Seconds before the first retry, without jitter; the pause doubles with each retry."""
+_TOO_SLOW = "the registry sends too slowly: its answer was not complete in time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +308,7 @@ def read_chunks(response: BaseHTTPResponse, limit: int, deadline: float) -> Iter
             # The timer shuts the connection down at the deadline, which looks like the end of a body without a stated
             # length.
             if time.monotonic() >= deadline:
-                raise GKMError(Reason.REGISTRY_UNAVAILABLE, "the registry sends too slowly")
+                raise GKMError(Reason.REGISTRY_UNAVAILABLE, _TOO_SLOW)
             received += len(chunk)
             if received > limit:
                 raise GKMError(Reason.TOO_LARGE, f"the registry sends more than the {limit} bytes that are allowed")
@@ -315,7 +316,7 @@ def read_chunks(response: BaseHTTPResponse, limit: int, deadline: float) -> Iter
                 yield chunk
     except (HTTPError, OSError) as error:
         if time.monotonic() >= deadline:
-            raise GKMError(Reason.REGISTRY_UNAVAILABLE, "the registry sends too slowly") from error
+            raise GKMError(Reason.REGISTRY_UNAVAILABLE, _TOO_SLOW) from error
         raise GKMError(Reason.REGISTRY_UNAVAILABLE, "the registry broke off in the middle of an answer") from error
 
 

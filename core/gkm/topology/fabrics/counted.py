@@ -23,7 +23,7 @@ class Counted:
 
     @property
     def is_all(self) -> bool:
-        """Return whether every cable is used."""
+        """Return whether there are no globs, so that every cable is used."""
         return not self.adapters and not self.switches
 
     def adapter(self, name: str) -> bool:

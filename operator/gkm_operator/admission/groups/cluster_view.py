@@ -120,7 +120,9 @@ class ApiChecks:
                 self._discovery.forget(name)  # it may have been installed a moment ago
                 found = self._in_version(name, version)
         except ApiError as error:
-            raise ViewUnavailable(f"the kinds of {quoted(version)} cannot be read: {error}") from error
+            raise ViewUnavailable(
+                f"the API server's kinds of apiVersion {quoted(version)} cannot be read: {error}"
+            ) from error
         return found
 
     def may_create(self, user: UserInfo, group: str, plural: str) -> bool:

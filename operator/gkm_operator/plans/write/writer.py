@@ -149,14 +149,17 @@ class PlanWriter:
             self._api.create(PLANS, draft.value)
         except ApiError as error:
             if error.conflict and error.reason == _EXISTS:
-                _LOG.info("plan exists already", extra=log_fields)
+                _LOG.info("plan of this name exists already, kept as it is", extra=log_fields)
                 return SendResult.EXISTS
             if not _is_definite_failure(error):
                 _LOG.warning("outcome of plan creation unknown", extra=log_fields | fields(why=str(error)))
                 return SendResult.UNKNOWN
             self._index.remove_unconfirmed(plan)
             self.refusal = str(error)
-            _LOG.warning("plan creation failed", extra=log_fields | fields(why=self.refusal))
+            _LOG.warning(
+                "plan refused by the API server, its Run is planned again later",
+                extra=log_fields | fields(why=self.refusal),
+            )
             return SendResult.REFUSED
         return SendResult.CREATED
 

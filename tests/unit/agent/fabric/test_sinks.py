@@ -151,7 +151,7 @@ def test_a_node_that_is_registered_anew_owns_its_objects(api: FakeApi, sink: Kub
 def test_without_its_node_nothing_is_written(api: FakeApi) -> None:
     sink = KubernetesFabricSink(api, "node-1", lambda: None)
     for attempt in (partial(sink.publish, GOOD), partial(sink.survey, b"x")):
-        with pytest.raises(NotWritten, match="the Node node-1 is not known yet"):
+        with pytest.raises(NotWritten, match="the Node node-1 of this agent does not exist, or is not read yet"):
             attempt()
     assert api.calls == [("create", "nodes", "node-1")]
 

@@ -166,7 +166,7 @@ def test_two_caches_of_one_runtime_are_refused(tmp_path: Path) -> None:
     kernel(tmp_path / "a")
     kernel(tmp_path / "b", key=OTHER_KEY)
     error = refusal(tmp_path / "a", tmp_path / "b")
-    assert (error.reason, error.hint) == (Reason.METADATA_INVALID, "build one image of each")
+    assert (error.reason, error.hint) == (Reason.METADATA_INVALID, "build a separate image of each directory")
     assert f"{tmp_path}/a and {tmp_path}/b are both caches of Triton" in error.message
 
 

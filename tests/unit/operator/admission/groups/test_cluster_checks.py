@@ -94,5 +94,5 @@ def test_the_authorizer_is_asked_about_the_whole_user_and_all_namespaces() -> No
 def test_kinds_that_cannot_be_discovered_are_not_taken_for_missing() -> None:
     api = CheckingApi()
     api.fault = lambda _verb, _plural: ApiError(503, "ServiceUnavailable", "away")
-    with pytest.raises(ViewUnavailable, match="the kinds of 'v1' cannot be read"):
+    with pytest.raises(ViewUnavailable, match="the API server's kinds of apiVersion 'v1' cannot be read"):
         ApiChecks(api).served(config_map())
