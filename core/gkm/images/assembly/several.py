@@ -92,7 +92,7 @@ def _in_order(caches: Iterable[CacheContents]) -> list[CacheContents]:
                 Reason.METADATA_INVALID,
                 f"{escape(str(one.directory))} and {escape(str(other.directory))} are both caches of "
                 f"{BY_NAME[one.format.value].title}, which has one environment variable for its directory",
-                "build one image of each",
+                "build a separate image of each directory",
             )
     return ordered
 
