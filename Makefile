@@ -28,11 +28,15 @@ TIER ?= partners
 # sudo has another PATH and HOME: partners that are built stay where the user has them.
 TESTBED = env PYTHONPATH=tests GKM_PEERS_CACHE="$${GKM_PEERS_CACHE:-$${XDG_CACHE_HOME:-$$HOME/.cache}/gkm/peers}"
 
-.PHONY: help machine setup toolchain static check format generate manifests docs lock test test-partners test-all demo demo-cluster peers images version release verify-release publish \
+# Programs of other architectures, which the images of a release and the tests on arm64 need.
+QEMU_USER := qemu-aarch64-static:qemu-user-static
+ARM64 := $(QEMU_USER) qemu-system-aarch64:qemu-system-arm
+
+.PHONY: help machine setup toolchain static check format generate manifests docs lock test test-partners test-all arm64 demo demo-cluster peers images version release verify-release publish \
   github-release e2e bench gpu gpu-bundle fuzz clean
 
 help: ## what can be done here
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 setup: $(VENV)/.done ## .venv with everything installed, ours in editable form
 
@@ -82,7 +86,7 @@ version: setup ## state VERSION=1.2.3 everywhere, for a commit before its releas
 	@$(RELEASE) version
 
 release: setup ## dist/release of VERSION=1.2.3: images, chart, SBOMs, provenance, checksums (root; PLATFORMS=, BASE=local)
-	@$(AS_ROOT) scripts/debian-packages $(if $(value PLATFORMS),qemu-user-static)
+	@$(AS_ROOT) scripts/debian-packages $(if $(value PLATFORMS),$(QEMU_USER))
 	$(AS_ROOT) env PYTHONPATH=tests $(RELEASE) build --platforms "$${PLATFORMS:-}" --base "$${BASE:-}" $(if $(value DIRTY),--dirty)
 
 verify-release: setup ## whether all in dist/release agrees with VERSION=1.2.3
@@ -122,10 +126,15 @@ test-partners: ## kubelet, containerd, cosign, registries, Triton, our images; a
 
 test-all: export GKM_HYPOTHESIS := full
 test-all: export SEED := default
-test-all: ## both, with all examples and in random order; Kueue, Kyverno, torch, releases, soak (root): hours
+test-all: ## both, with all examples and in random order; Kueue, Kyverno, torch, releases, soak, arm64 (root): hours
 	@$(MAKE) --no-print-directory test test-partners
+	$(AS_ROOT) scripts/debian-packages $(ARM64)
 	$(MAKE) --no-print-directory peers TIER=all
 	$(AS_ROOT) $(TESTBED) GKM_TIER=all $(PYTEST) $(CLUSTER_XDIST) -m heavy tests
+
+arm64: setup ## unit and contract tests, our images and the demo on emulated arm64 machines (root): hours
+	@$(AS_ROOT) scripts/debian-packages $(ARM64)
+	$(AS_ROOT) $(TESTBED) GKM_TIER=all $(PYTEST) -rP -m heavy tests/e2e/arm64
 
 demo: setup ## one cache from a registry into a mount on this machine, no cluster
 	@PYTHONPATH=tests:scripts $(BIN)/python -m demo.local
@@ -146,8 +155,8 @@ bench: peers ## figures into build/bench/*.json; one of them with BENCH=name; SM
 gpu: ## GKM's caches on this machine's NVIDIA GPU; PYTHON has torch and Triton; downloads nothing: build/gpu/report.md
 	@scripts/gpu-proof $(PYTHON)
 
-gpu-bundle: setup ## build/gpu/bundle: the wheels that `make gpu` needs on a machine without a package index
-	@PYTHONPATH=bench $(BIN)/python -m gpu_proof.bundle
+gpu-bundle: setup ## build/gpu/bundle: the wheels that `make gpu` needs on a machine without a package index (MACHINE=aarch64)
+	@PYTHONPATH=bench $(BIN)/python -m gpu_proof.bundle $(if $(MACHINE),--machine $(MACHINE))
 
 fuzz: setup ## fuzz every parser of outside bytes: TARGET=name, SECONDS_EACH=20
 	@$(BIN)/python tests/fuzz/fuzz_run.py

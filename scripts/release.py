@@ -25,6 +25,7 @@ from releasing import build as building
 from releasing import contents, files, layout, manifests, provenance, sbom, signing, versions
 from releasing.publishing import publish
 from support.chart.helm import CHART, helm
+from support.peers.missing import Missing
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "dist" / "release"
@@ -50,7 +51,7 @@ def main() -> int:
     try:
         versions.check(options.version)
         commands[options.command](options)
-    except (versions.WrongVersion, contents.NotLocked, RuntimeError, GKMError, OSError) as problem:
+    except (versions.WrongVersion, contents.NotLocked, Missing, RuntimeError, GKMError, OSError) as problem:
         _say(f"error: {problem}")
         return 1
     except (ValueError, LookupError, subprocess.CalledProcessError) as problem:

@@ -13,7 +13,7 @@ import yaml
 from support.csi.client import CSIClient
 from support.fakes import nvml_library
 from support.host.processes import Process
-from support.host.waiting import until
+from support.host.waiting import scaled, until
 from support.registry.server import Registry
 from support.sigstore.key_signatures import SigningKey
 
@@ -44,7 +44,7 @@ class Place:
     def gkm(self, *arguments: object) -> Any:  # noqa: ANN401 -- JSON is what it is
         """Run the command line and return its JSON."""
         words = [sys.executable, "-m", "gkm_cli.main", *map(str, arguments), "--plain-http", "-o", "json"]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)  # noqa: S603 -- our own words
+        done = subprocess.run(words, capture_output=True, text=True, timeout=scaled(60), check=False)  # noqa: S603 -- our own words
         expect(done.returncode == 0, f"gkm {' '.join(map(str, arguments))}: {done.stderr or done.stdout}")
         return json.loads(done.stdout)
 

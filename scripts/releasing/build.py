@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from support.arm64 import programs
 from support.product_images import base_image, pip_outside
 from support.product_images import build as product_images
 from support.product_images.build_steps import Builder
@@ -40,22 +41,27 @@ class Options:
     def base_name(self) -> str:
         """Return the base image, as provenance and SBOM name it."""
         if self.base:
-            return base_image.NAME if self.base == LOCAL else self.base
+            return base_image.name() if self.base == LOCAL else self.base
         return pinned_base()
 
     @property
     def arguments(self) -> list[str]:
-        """Return the options of `buildah build` that do not depend on the process."""
+        """Return the options of `buildah build` that depend on neither the process nor the platform."""
         values = {"VERSION": self.version, "REVISION": self.revision, "SOURCE": self.source}
         values["CREATED"] = self.created_text
-        if self.base:
-            values["BASE"] = self.base_name
         # The store is that of the tests, and buildah takes a label of an earlier build for that of this one.
         return [
             "--no-cache",
             f"--timestamp={self.created}",
             *(f"--build-arg={name}={value}" for name, value in values.items()),
         ]
+
+    def arguments_of(self, platform: str) -> list[str]:
+        """Return the options of `buildah build` for a platform; "" is this machine's."""
+        chosen = [f"--platform={platform}"] if platform else []
+        if self.base == LOCAL:
+            return [*chosen, f"--build-arg=BASE={base_image.name(_architecture(platform))}"]
+        return [*chosen, "--pull=missing", *([f"--build-arg=BASE={self.base}"] if self.base else [])]
 
 
 def pinned_base() -> str:
@@ -76,10 +82,9 @@ def build(options: Options, target: Path) -> Mapping[str, Path]:
         for process, directory in made.items():
             for platform in options.platforms or ("",):
                 name = f"localhost/gkm-{process}:release"
-                chosen = [f"--platform={platform}"] if platform else []
                 file = f"--file={product_images.ROOT / f'Dockerfile.{process}'}"
-                pull = [] if options.base == LOCAL else ["--pull=missing"]
-                store.build(name, product_images.ROOT, *pull, *chosen, *options.arguments, *volumes, file)
+                chosen = options.arguments_of(platform)
+                store.build(name, product_images.ROOT, *chosen, *options.arguments, *volumes, file)
                 store.run(f"{directory.name} {platform}", "push", name, f"oci:{directory}:{platform or 'this'}")
             layout.join(directory, options.version)
     return made
@@ -93,9 +98,17 @@ def _store(options: Options) -> Iterator[tuple[ImageStore, list[str]]]:
         directory = Path(name)
         with ImageStore.open(cache / "store", Builder(directory / "log")) as store:
             volumes = [f"--volume={volume}" for volume in pip_outside.volumes(directory)]
-            if options.base == LOCAL:
-                product_images.make_base(store, base_image.layer(cache), directory)
+            for architecture in sorted({_architecture(platform) for platform in options.platforms or ("",)}):
+                if architecture == "arm64":
+                    programs.enable()
+                if options.base == LOCAL:
+                    product_images.make_base(store, base_image.layer(cache, architecture), directory, architecture)
             yield store, volumes
+
+
+def _architecture(platform: str) -> str:
+    """Return arm64 of linux/arm64/v8, "" of ""."""
+    return "".join(platform.split("/")[1:2])
 
 
 def git(*words: str) -> str:

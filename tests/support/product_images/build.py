@@ -36,15 +36,17 @@ def cache_directory() -> Path:
     return peers.cache_directory().parent / "images"
 
 
-def archives() -> Mapping[str, Path]:
+def archives(architecture: str = "") -> Mapping[str, Path]:
     """Return process name to docker-archive, building what is not there yet.
+
+    For another architecture than this machine's, such as arm64, `support.arm64.programs.enable` comes first.
 
     Raises:
         Missing: they must be built, and this machine cannot.
         RuntimeError: a build failed; the message holds the end of its log.
     """
     cache = cache_directory()
-    target = cache / f"gkm-{_key(_context())}"
+    target = cache / f"{architecture or 'gkm'}-{_key(_context())}"
     found = {process: target / f"gkm-{process}.tar" for process in PROCESSES}
     if not target.exists():
         check()
@@ -53,7 +55,7 @@ def archives() -> Mapping[str, Path]:
             if not target.exists():
                 for unfinished in cache.glob(".b*-*"):  # the lock is held, so its builder was killed
                     shutil.rmtree(unfinished)
-                _build(target, base_image.layer(cache))
+                _build(target, base_image.layer(cache, architecture), architecture)
     os.utime(target)  # what was used last is what stays
     return found
 
@@ -66,12 +68,18 @@ def locked(cache: Path) -> Iterator[None]:
         yield
 
 
-def make_base(store: ImageStore, layer: Path, directory: Path) -> None:
+def make_base(store: ImageStore, layer: Path, directory: Path, architecture: str = "") -> None:
     """Make the base image of its layer, below a directory that no longer is needed afterwards."""
-    (directory / "base").mkdir()
-    (directory / "base" / "Containerfile").write_text(base_image.CONTAINERFILE)
-    os.link(layer, directory / "base" / "base.tar")
-    store.build(base_image.NAME, directory / "base")
+    context = directory / f"base-{architecture}"
+    context.mkdir()
+    (context / "Containerfile").write_text(base_image.containerfile(architecture))
+    os.link(layer, context / "base.tar")
+    store.build(base_image.name(architecture), context, *platform(architecture))
+
+
+def platform(architecture: str) -> list[str]:
+    """Return the options of `buildah build` for an architecture; none for this machine's."""
+    return [f"--platform=linux/{architecture}"] if architecture else []
 
 
 def check() -> None:
@@ -99,26 +107,26 @@ def _key(files: Iterable[Path]) -> str:
     return digest.hexdigest()[:16]
 
 
-def _build(target: Path, base: Path) -> None:
+def _build(target: Path, base: Path, architecture: str) -> None:
     cache = target.parent
     with tempfile.TemporaryDirectory(prefix=".build-", dir=cache) as name:
         directory = Path(name)
         made = directory / "made"
         made.mkdir()
         with ImageStore.open(cache / "store", Builder(directory / "log")) as store:
-            make_base(store, base, directory)
+            make_base(store, base, directory, architecture)
             # Mounted and not copied, so nothing of this machine is in the images.
             outside = [f"--volume={volume}" for volume in pip_outside.volumes(directory)]
             for process in PROCESSES:
                 # Image names without a registry, as in deploy/base, stand below docker.io/library for containerd.
                 image, archive = f"docker.io/library/gkm-{process}:{TAG}", made / f"gkm-{process}.tar"
                 file = f"--file={ROOT / f'Dockerfile.{process}'}"
-                arguments = (f"--build-arg=BASE={base_image.NAME}", f"--build-arg=VERSION={TAG}")
-                store.build(image, ROOT, *arguments, *outside, file)
+                arguments = (f"--build-arg=BASE={base_image.name(architecture)}", f"--build-arg=VERSION={TAG}")
+                store.build(image, ROOT, *platform(architecture), *arguments, *outside, file)
                 store.save(image, archive)
                 say(f"gkm-{process} has {archive.stat().st_size / 1e6:.0f} MB")
         made.rename(target)
-    others = sorted(cache.glob("gkm-*"), key=lambda path: path.stat().st_mtime, reverse=True)
+    others = sorted(cache.glob(f"{architecture or 'gkm'}-*"), key=lambda path: path.stat().st_mtime, reverse=True)
     for old in others[KEPT:]:
         shutil.rmtree(old)
 

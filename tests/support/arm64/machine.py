@@ -1,0 +1,121 @@
+"""An arm64 machine without hardware: qemu-system-aarch64 computes its processors, and Debian's kernel runs on them.
+
+Its root file system is in memory: the root of `support.arm64.root`, and our checkout in /src. It has no network but its
+loopback, ends with its command, and leaves nothing behind.
+"""
+
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from support.arm64 import archives, root
+from support.arm64.kernels import Kernel
+from support.host.waiting import scaled
+from support.peers.missing import Missing
+from support.product_images import build as product_images
+
+QEMU = "qemu-system-aarch64"
+HARDWARE = (
+    *("-machine", "virt", "-cpu", "neoverse-n1", "-smp", "2", "-m", "6G"),
+    *("-display", "none", "-monitor", "none", "-serial", "stdio", "-nic", "none", "-no-reboot"),
+)
+"""This processor has pages of 4, 16 and 64 KiB, and signs no pointers, which qemu computes slowly."""
+SOURCE = "/src"
+PATHS = ("core", "agent", "csi", "operator", "cli", "tests", "scripts", "bench")
+SLOWER = 20
+"""By how much deadlines of tests are longer in it."""
+LEFT_OUT = frozenset(
+    {".git", ".venv", ".hypothesis", ".mypy_cache", ".ruff_cache", ".pytest_cache"} | {"build", "dist", "site"}
+)
+INIT = f"""#!/bin/sh
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+mount -t devtmpfs dev /dev
+mkdir -p /dev/pts /dev/shm
+mount -t devpts devpts /dev/pts
+mount -t tmpfs shm /dev/shm
+mount -t tmpfs run /run
+mount -t tmpfs tmp /tmp
+mount -t cgroup2 cgroup /sys/fs/cgroup
+ln -s /proc/self/fd /dev/fd
+insmod /overlay.ko
+ip link set lo up
+export HOME=/root PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8
+export GKM_TIER=check GKM_TEST_TIME_SCALE={SLOWER} PYTHONPATH={":".join(f"{SOURCE}/{name}" for name in PATHS)}
+cd {SOURCE}
+sh /command </dev/null
+echo "ended: $?"
+echo o >/proc/sysrq-trigger
+sleep 60
+"""
+_ENDED = re.compile(r"(?m)^ended: ([0-9]+)\r?$")
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The exit code of a command, None if the machine stopped before, and all that the console had."""
+
+    code: int | None
+    console: str
+
+
+def run(kernel: Kernel, script: str, seconds: float, added: Mapping[str, Path] | None = None) -> Ended:
+    """Start a machine, run a script of a shell in the checkout, and return how it ended.
+
+    `added` are further directories: the path in the machine to the directory to copy.
+
+    Raises:
+        Missing: Debian's qemu-system-arm is not installed.
+        RuntimeError: the root could not be made.
+        TimeoutExpired: it took longer than `seconds` (scaled).
+    """
+    if not shutil.which(QEMU):
+        raise Missing(f"an arm64 machine needs {QEMU} (Debian: qemu-system-arm)")
+    base = root.archive()
+    with tempfile.TemporaryDirectory(prefix="gkm-arm64-") as name:
+        first = _first_root(base, kernel, script, {SOURCE: product_images.ROOT, **(added or {})}, Path(name))
+        boot = ("-kernel", str(kernel.image), "-initrd", str(first), "-append", "console=ttyAMA0 panic=-1 quiet")
+        done = subprocess.run(
+            [QEMU, *HARDWARE, *boot],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=scaled(seconds),
+            check=False,
+        )
+    console = done.stdout.decode(errors="replace").replace("\r\n", "\n")
+    found = _ENDED.search(console)
+    return Ended(int(found[1]) if found else None, console)
+
+
+def tests(*arguments: str) -> str:
+    """Return the script that runs pytest."""
+    words = ["python3", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", *arguments]
+    return f"{shlex.join(words)}\n"
+
+
+def _first_root(base: Path, kernel: Kernel, script: str, copied: Mapping[str, Path], directory: Path) -> Path:
+    """Return one archive of the root and of what is added to it."""
+    added = directory / "added"
+    for place, source in copied.items():
+        shutil.copytree(source, f"{added}{place}", symlinks=True, ignore=_left_out)
+    shutil.copy(kernel.overlay, added / "overlay.ko")
+    (added / "command").write_text(script, encoding="utf-8")
+    (added / "init").write_text(INIT, encoding="utf-8")
+    (added / "init").chmod(0o755)
+    first = directory / "root.cpio"
+    shutil.copy(base, first)
+    packing = archives.command(added, directory / "added.cpio")
+    subprocess.run(["sh", "-c", packing], check=True)
+    with first.open("ab") as output:
+        output.write((directory / "added.cpio").read_bytes())
+    return first
+
+
+def _left_out(directory: str, names: Sequence[str]) -> set[str]:
+    return set(LEFT_OUT.intersection(names)) if Path(directory) == product_images.ROOT else set()

@@ -1,0 +1,92 @@
+"""A root file system for arm64 with the locked environment, in which our sources and tests run; made once.
+
+Packages and wheels are unpacked by programs of this machine, so no step is emulated. No script of a package runs: the
+root has what programs and libraries need, and no accounts but root.
+"""
+
+import hashlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from support.arm64 import archives, packages
+from support.product_images import base_image
+from support.product_images import build as product_images
+from support.product_images.build_steps import Builder, Step
+
+PACKAGES = (
+    *("python3", "gcc", "libc6-dev", "kmod", "iproute2"),
+    *("bash", "coreutils", "dash", "findutils", "grep", "libc-bin", "mount", "sed", "util-linux"),
+)
+PYTHON = "3.11"
+"""Of Debian bookworm, as in our images."""
+SITE = "usr/local/lib/python3.11/dist-packages"
+LOCK = product_images.ROOT / "requirements.lock"
+MERGED = ("bin", "sbin", "lib")
+"""Directories that are links into usr on each Debian since bookworm; packages still name both."""
+ACCOUNTS = {"passwd": "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n", "group": "root:x:0:\n"}
+_OTHER_MACHINES = re.compile(r"(?m)^\S+==\S+ ;[^\n]*platform_machine == 'x86_64'[^\n]*\n(?: +[^\n]*\n)*")
+_PLATFORMS = tuple(f"--platform=manylinux_2_{minor}_aarch64" for minor in (17, 24, 26, 27, 28, 34, 35))
+_PIP = (
+    *(sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--no-deps", "--require-hashes"),
+    "--ignore-requires-python",  # the version of --python-version has no patch, and the lock was made for all
+    *("--only-binary", ":all:", "--implementation", "cp", "--python-version", PYTHON, *_PLATFORMS),
+    "--platform=manylinux2014_aarch64",
+)
+# Bytecode has no architecture: this machine writes it in seconds. An interpreter of another version ignores it.
+_COMPILE = (sys.executable, "-m", "compileall", "-q", "-j", "0", "--invalidation-mode", "unchecked-hash")
+
+
+def archive() -> Path:
+    """Return the cpio archive of the root, making it where it is missing.
+
+    Raises:
+        RuntimeError: a step failed; the message holds the end of its log.
+    """
+    cache = product_images.cache_directory()
+    target = cache / f"root-arm64-{_key()}.cpio"
+    cache.mkdir(parents=True, exist_ok=True)
+    with product_images.locked(cache):
+        if not target.exists():
+            for old in cache.glob("root-arm64-*"):
+                old.unlink()
+            with tempfile.TemporaryDirectory(prefix=".base-", dir=cache) as name:
+                _make(Path(name)).rename(target)
+    return target
+
+
+def locked_for_arm64(lock: str) -> str:
+    """Return a lock without the distributions of x86_64 alone: pip reads the markers of its own machine."""
+    return _OTHER_MACHINES.sub("", lock)
+
+
+def _key() -> str:
+    made_of = f"{PACKAGES} {sys.version_info[:2]}".encode()
+    return hashlib.sha256(made_of + LOCK.read_bytes() + Path(__file__).read_bytes()).hexdigest()[:16]
+
+
+def _make(directory: Path) -> Path:
+    builder = Builder(directory / "log")
+    root, fetched, lock = directory / "root", directory / "fetched", directory / "lock"
+    for name in MERGED:
+        (root / "usr" / name).mkdir(parents=True)
+        (root / name).symlink_to(f"usr/{name}")
+    for package in packages.fetch(PACKAGES, base_image.SUITE, fetched, builder):
+        # dpkg-deb alone would replace the links by directories.
+        unpack = 'dpkg-deb --fsys-tarfile "$0" | tar -x --keep-directory-symlink -C "$1"'
+        subprocess.run(["bash", "-euo", "pipefail", "-c", unpack, str(package), str(root)], check=True)
+    lock.write_text(locked_for_arm64(LOCK.read_text(encoding="utf-8")), encoding="utf-8")
+    site = str(root / SITE)
+    builder.run(Step("its environment (pip)", [*_PIP, "--target", site, "--requirement", str(lock)]))
+    builder.run(Step("its bytecode", [*_COMPILE, site]))
+    for name, text in ACCOUNTS.items():
+        (root / "etc" / name).write_text(text, encoding="ascii")
+    for unused in base_image.UNUSED:
+        shutil.rmtree(root / unused, ignore_errors=True)
+        (root / unused).mkdir(parents=True)
+    made = directory / "root.cpio"
+    builder.run(Step("its archive", ["sh", "-c", archives.command(root, made)]))
+    return made
