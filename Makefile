@@ -132,9 +132,9 @@ test-all: ## both, with all examples and in random order; Kueue, Kyverno, torch,
 	$(MAKE) --no-print-directory peers TIER=all
 	$(AS_ROOT) $(TESTBED) GKM_TIER=all $(PYTEST) $(CLUSTER_XDIST) -m heavy tests
 
-arm64: setup ## unit and contract tests, our images and the demo on emulated arm64 machines (root): hours
+arm64: setup ## our images, the demo and tests on emulated arm64 (root): hours; a part of it with ONLY=contract
 	@$(AS_ROOT) scripts/debian-packages $(ARM64)
-	$(AS_ROOT) $(TESTBED) GKM_TIER=all $(PYTEST) -rP -m heavy tests/e2e/arm64
+	$(AS_ROOT) $(TESTBED) GKM_TIER=all $(PYTEST) -rP -m heavy $${ONLY:+-k "$$ONLY"} tests/e2e/arm64 tests/e2e/product_images/test_image_contents.py
 
 demo: setup ## one cache from a registry into a mount on this machine, no cluster
 	@PYTHONPATH=tests:scripts $(BIN)/python -m demo.local

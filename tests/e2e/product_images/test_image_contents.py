@@ -1,9 +1,15 @@
-"""What is in our images: little, all that their processes import, and labels that say what they are."""
+"""What is in our images: little, all that their processes import, and labels that say what they are.
 
+The kernel starts qemu-user for the programs of the images for arm64, which `make arm64` builds.
+"""
+
+import re
+import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from support.arm64 import programs
 from support.peers import require
 from support.product_images import build as product_images
 from support.product_images import unpacked
@@ -14,12 +20,15 @@ LARGEST = {"agent": 100 * MB, "csi": 30 * MB, "operator": 150 * MB}
 """Beyond the base image: the limits of the issue that asked for these images."""
 IMPORTS = Path(unpacked.__file__).with_name("imports.py").read_text()
 PYTHON = "/opt/gkm/bin/python"
+ARM64 = pytest.param("arm64", marks=pytest.mark.heavy)
 
 
-@pytest.fixture(scope="module")
-def archives() -> Mapping[str, Path]:
+@pytest.fixture(scope="module", params=["", ARM64], ids=lambda architecture: architecture or "here")
+def archives(request: pytest.FixtureRequest) -> Mapping[str, Path]:
     with require.absences():
-        return product_images.archives()
+        if request.param:
+            programs.enable()
+        return product_images.archives(request.param)
 
 
 @pytest.fixture(scope="module", params=product_images.PROCESSES)
@@ -70,3 +79,14 @@ def test_an_image_has_its_own_program_only(image: tuple[str, Path]) -> None:
     (packages,) = (root / "opt" / "gkm" / "lib").glob("python3*/site-packages")
     assert {path.name for path in packages.glob("gkm*") if not path.suffix} == {"gkm", f"gkm_{process}"}
     assert not (packages / "pip").exists()
+
+
+@pytest.mark.parametrize("archives", [ARM64], indirect=True)
+def test_every_library_is_for_arm64_and_loads_with_pages_of_64_kib(image: tuple[str, Path]) -> None:
+    """The loader refuses a library whose segments are aligned to less than a page. Debian has no such kernel."""
+    libraries = [str(path) for path in (image[1] / "opt" / "gkm").rglob("*.so*") if path.is_file()]
+    read = subprocess.run(["readelf", "-hlW", *libraries], capture_output=True, text=True, check=True).stdout
+    assert re.findall(r"(?m)^ +Machine: +(.*)$", read) == ["AArch64"] * len(libraries)
+    aligned = [int(word, 16) for word in re.findall(r"(?m)^ +LOAD .* (0x[0-9a-f]+)$", read)]
+    assert len(aligned) > len(libraries) > 1
+    assert min(aligned) >= 65536

@@ -9,15 +9,13 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from support.arm64 import archives, root
-from support.arm64.kernels import Kernel
+from support.arm64 import debian, root
 from support.host.waiting import scaled
 from support.peers.missing import Missing
-from support.product_images import build as product_images
+from support.product_images.build import ROOT
 
 QEMU = "qemu-system-aarch64"
 HARDWARE = (
@@ -29,9 +27,6 @@ SOURCE = "/src"
 PATHS = ("core", "agent", "csi", "operator", "cli", "tests", "scripts", "bench")
 SLOWER = 20
 """By how much deadlines of tests are longer in it."""
-LEFT_OUT = frozenset(
-    {".git", ".venv", ".hypothesis", ".mypy_cache", ".ruff_cache", ".pytest_cache"} | {"build", "dist", "site"}
-)
 INIT = f"""#!/bin/sh
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
@@ -53,7 +48,7 @@ echo "ended: $?"
 echo o >/proc/sysrq-trigger
 sleep 60
 """
-_ENDED = re.compile(r"(?m)^ended: ([0-9]+)\r?$")
+_ENDED = re.compile(r"(?m)^ended: ([0-9]+)$")
 
 
 @dataclass(frozen=True)
@@ -64,22 +59,20 @@ class Ended:
     console: str
 
 
-def run(kernel: Kernel, script: str, seconds: float, added: Mapping[str, Path] | None = None) -> Ended:
-    """Start a machine, run a script of a shell in the checkout, and return how it ended.
-
-    `added` are further directories: the path in the machine to the directory to copy.
+def run(page_kib: int, script: str, seconds: float) -> Ended:
+    """Start a machine whose pages have so many KiB, run a script of a shell in the checkout, and return how it ended.
 
     Raises:
         Missing: Debian's qemu-system-arm is not installed.
-        RuntimeError: the root could not be made.
+        RuntimeError: the root or the kernel could not be made.
         TimeoutExpired: it took longer than `seconds` (scaled).
     """
     if not shutil.which(QEMU):
         raise Missing(f"an arm64 machine needs {QEMU} (Debian: qemu-system-arm)")
-    base = root.archive()
+    kernel = debian.kernel(page_kib)
     with tempfile.TemporaryDirectory(prefix="gkm-arm64-") as name:
-        first = _first_root(base, kernel, script, {SOURCE: product_images.ROOT, **(added or {})}, Path(name))
-        boot = ("-kernel", str(kernel.image), "-initrd", str(first), "-append", "console=ttyAMA0 panic=-1 quiet")
+        first = _first_root(kernel, script, Path(name))
+        boot = ("-kernel", str(kernel / "vmlinuz"), "-initrd", str(first), "-append", "console=ttyAMA0 panic=-1 quiet")
         done = subprocess.run(
             [QEMU, *HARDWARE, *boot],
             stdin=subprocess.DEVNULL,
@@ -99,23 +92,18 @@ def tests(*arguments: str) -> str:
     return f"{shlex.join(words)}\n"
 
 
-def _first_root(base: Path, kernel: Kernel, script: str, copied: Mapping[str, Path], directory: Path) -> Path:
-    """Return one archive of the root and of what is added to it."""
-    added = directory / "added"
-    for place, source in copied.items():
-        shutil.copytree(source, f"{added}{place}", symlinks=True, ignore=_left_out)
-    shutil.copy(kernel.overlay, added / "overlay.ko")
+def _first_root(kernel: Path, script: str, directory: Path) -> Path:
+    """Return one archive of the root, our files, a module of the kernel and the script."""
+    added, first = directory / "added", directory / "root.cpio"
+    checkout = f"{added}{SOURCE}"
+    Path(checkout).mkdir(parents=True)
+    # Files that are not committed too, and without what was built here.
+    copying = 'git -C "$0" ls-files -z -co --exclude-standard | tar -C "$0" --null -cT - | tar -xC "$1"'
+    subprocess.run(["bash", "-euo", "pipefail", "-c", copying, str(ROOT), checkout], check=True)
+    shutil.copy(kernel / "overlay.ko", added)
     (added / "command").write_text(script, encoding="utf-8")
     (added / "init").write_text(INIT, encoding="utf-8")
     (added / "init").chmod(0o755)
-    first = directory / "root.cpio"
-    shutil.copy(base, first)
-    packing = archives.command(added, directory / "added.cpio")
-    subprocess.run(["sh", "-c", packing], check=True)
-    with first.open("ab") as output:
-        output.write((directory / "added.cpio").read_bytes())
+    shutil.copy(root.archive(), first)
+    subprocess.run(["sh", "-c", root.packing(added, first)], check=True)
     return first
-
-
-def _left_out(directory: str, names: Sequence[str]) -> set[str]:
-    return set(LEFT_OUT.intersection(names)) if Path(directory) == product_images.ROOT else set()

@@ -6,13 +6,13 @@ root has what programs and libraries need, and no accounts but root.
 
 import hashlib
 import re
+import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
-from support.arm64 import archives, packages
+from support.arm64 import debian
 from support.product_images import base_image
 from support.product_images import build as product_images
 from support.product_images.build_steps import Builder, Step
@@ -46,16 +46,12 @@ def archive() -> Path:
     Raises:
         RuntimeError: a step failed; the message holds the end of its log.
     """
-    cache = product_images.cache_directory()
-    target = cache / f"root-arm64-{_key()}.cpio"
-    cache.mkdir(parents=True, exist_ok=True)
-    with product_images.locked(cache):
-        if not target.exists():
-            for old in cache.glob("root-arm64-*"):
-                old.unlink()
-            with tempfile.TemporaryDirectory(prefix=".base-", dir=cache) as name:
-                _make(Path(name)).rename(target)
-    return target
+    return product_images.made_once(product_images.cache_directory() / f"root-arm64-{_key()}.cpio", _make)
+
+
+def packing(directory: Path, archive: Path) -> str:
+    """Return the shell command that appends a directory to a cpio archive; a kernel unpacks several in one file."""
+    return f"cd {shlex.quote(str(directory))} && busybox find . | busybox cpio -o -H newc >>{shlex.quote(str(archive))}"
 
 
 def locked_for_arm64(lock: str) -> str:
@@ -69,12 +65,14 @@ def _key() -> str:
 
 
 def _make(directory: Path) -> Path:
+    for old in directory.parent.glob("root-arm64-*"):
+        old.unlink()
     builder = Builder(directory / "log")
     root, fetched, lock = directory / "root", directory / "fetched", directory / "lock"
     for name in MERGED:
         (root / "usr" / name).mkdir(parents=True)
         (root / name).symlink_to(f"usr/{name}")
-    for package in packages.fetch(PACKAGES, base_image.SUITE, fetched, builder):
+    for package in debian.fetch(PACKAGES, base_image.SUITE, fetched, builder):
         # dpkg-deb alone would replace the links by directories.
         unpack = 'dpkg-deb --fsys-tarfile "$0" | tar -x --keep-directory-symlink -C "$1"'
         subprocess.run(["bash", "-euo", "pipefail", "-c", unpack, str(package), str(root)], check=True)
@@ -88,5 +86,5 @@ def _make(directory: Path) -> Path:
         shutil.rmtree(root / unused, ignore_errors=True)
         (root / unused).mkdir(parents=True)
     made = directory / "root.cpio"
-    builder.run(Step("its archive", ["sh", "-c", archives.command(root, made)]))
+    builder.run(Step("its archive", ["sh", "-c", packing(root, made)]))
     return made

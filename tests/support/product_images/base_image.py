@@ -2,13 +2,11 @@
 
 import hashlib
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 
 from support.product_images.build_steps import Builder, Step
 
 SUITE = "bookworm"
-PACKAGES = ("python3", "python3-venv", "ca-certificates")
 UNUSED = ("var/cache/apt", "var/lib/apt/lists", "var/log", "usr/share/doc", "usr/share/man", "usr/share/locale", "dev")
 """Directories whose content a base image needs not."""
 
@@ -18,10 +16,10 @@ def name(architecture: str = "") -> str:
     return f"localhost/python-base:{SUITE}{_suffix(architecture)}"
 
 
-def debootstrap(architecture: str = "", further: Sequence[str] = ()) -> list[str]:
-    """Return the command that makes the root file system, but for its directory; `further` are more packages."""
+def debootstrap(architecture: str = "") -> list[str]:
+    """Return the command that makes the root file system, but for its directory."""
     chosen = [f"--arch={architecture}"] if architecture else []
-    return ["debootstrap", "--variant=minbase", f"--include={','.join((*PACKAGES, *further))}", *chosen, SUITE]
+    return ["debootstrap", "--variant=minbase", "--include=python3,python3-venv,ca-certificates", *chosen, SUITE]
 
 
 def containerfile(architecture: str = "") -> str:

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -66,6 +66,17 @@ def locked(cache: Path) -> Iterator[None]:
     with (cache / ".lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+def made_once(target: Path, make: Callable[[Path], Path]) -> Path:
+    """Return `target` in the cache directory; where it is missing, `make` makes it below an empty directory."""
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with locked(target.parent):
+            if not target.exists():
+                with tempfile.TemporaryDirectory(prefix=".base-", dir=target.parent) as name:
+                    make(Path(name)).rename(target)
+    return target
 
 
 def make_base(store: ImageStore, layer: Path, directory: Path, architecture: str = "") -> None:
