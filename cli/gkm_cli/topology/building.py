@@ -79,7 +79,7 @@ def print_tree(options: SourceOptions, where: ClusterOptions, output: BuildOutpu
         CommandFailed: there are no lists, and the cluster cannot be read.
         ConfigInvalid: the configuration cannot be used.
         OSError: a file cannot be read.
-        UsageError: a file does not hold what its option needs.
+        UsageError: a file does not hold what its option needs, or Slurm cannot start with the tree.
     """
     built = build(options, cluster=of_cluster(options, where, with_usage=False))
     if output in (BuildOutput.TREE, BuildOutput.JSON):

@@ -1,6 +1,7 @@
 """The tree in the forms of other systems: objects for kubectl, Slurm's topology.yaml, commands for labels. Pure."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from gkm.api.topology_settings import Topology
@@ -10,6 +11,7 @@ from gkm.topology.trees.topologies import level_labels, node_labels
 from gkm.topology.trees.tree import Tree
 from msgspec import structs
 
+from gkm_cli.output import UsageError
 from gkm_cli.topology.hygiene import Mend, commands
 from gkm_cli.topology.options import BuildOutput
 
@@ -20,9 +22,23 @@ Documents = Iterable[Any]
 
 
 def documents_of(output: BuildOutput, tree: Tree, settings: Topology) -> Documents:
-    """Return the documents of a form; HyperNodes have the children first."""
+    """Return the documents of a form; HyperNodes have the children first.
+
+    Raises:
+        UsageError: Slurm cannot start with the tree.
+    """
     make = _FORMS.get(output)
     return make(tree, settings) if make else ()
+
+
+def _slurm(convert: Callable[[Tree, Topology, str], Any], tree: Tree, settings: Topology) -> Documents:
+    try:
+        return [convert(tree, settings, DEFAULT_NAME)]
+    except slurm.NoDomains as error:
+        raise UsageError(
+            f"slurmctld would not start with this topology.yaml: {error}",
+            "`-o tree` shows the domains: give a source of the level, or name other levels in topology.levels",
+        ) from error
 
 
 _FORMS: Mapping[BuildOutput, Callable[[Tree, Topology], Documents]] = {
@@ -37,8 +53,8 @@ _FORMS: Mapping[BuildOutput, Callable[[Tree, Topology], Documents]] = {
     ],
     BuildOutput.GROVE: lambda _tree, settings: [topologies.grove(settings, settings.kai or DEFAULT_NAME)],
     BuildOutput.NFD: lambda tree, settings: topologies.node_features(tree, settings, _NFD_NAMESPACE),
-    BuildOutput.SLURM_TREE: lambda tree, settings: [slurm.tree_topology(tree, settings, DEFAULT_NAME)],
-    BuildOutput.SLURM_BLOCK: lambda tree, settings: [slurm.block_topology(tree, settings, DEFAULT_NAME)],
+    BuildOutput.SLURM_TREE: partial(_slurm, slurm.tree_topology),
+    BuildOutput.SLURM_BLOCK: partial(_slurm, slurm.block_topology),
 }
 
 

@@ -128,6 +128,14 @@ def test_slurm_gets_the_same_domains_as_volcano_and_the_output_is_deterministic(
     assert {each["block"] for each in block["block"]["blocks"]} <= names
 
 
+def test_a_file_that_ends_slurmctld_is_not_printed(tmp_path: Path) -> None:
+    nodes = written(tmp_path / "nodes.json", labeled("gpu-0", block="b0"))
+    done = topology("build", "--nodes", nodes, "-o", "slurm-block")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "slurmctld would not start" in done.stderr
+    assert "no node is in a domain of the level nvlink" in done.stderr
+
+
 def test_the_name_of_a_topology_is_the_configured_one(racks: Path, tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     config.write_text("topology: {kueue: fabric, nodeLabels: true}\n")

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
-from gkm.topology.trees.slurm import block_topology, tree_topology
+import pytest
+from gkm.topology.trees.slurm import NoDomains, block_topology, tree_topology
 from hypothesis import given
 from hypothesis import strategies as st
 from support.topology.rendered import SETTINGS, Places, hypernodes, settings, tree
@@ -57,7 +58,7 @@ def test_domains_without_a_parent_have_a_common_switch_and_a_single_one_needs_no
 NAMES = st.sampled_from(["r1", "r2", "R.3", "", "x" * 63, "1-2"])
 
 
-@given(st.dictionaries(st.sampled_from([f"n{at}" for at in range(9)]), NAMES, max_size=9))
+@given(st.dictionaries(st.sampled_from([f"n{at}" for at in range(9)]), NAMES, min_size=1, max_size=9))
 def test_every_switch_has_the_nodes_of_the_hypernode_of_its_name(racks: dict[str, str]) -> None:
     places = {node: (rack, f"b{len(rack) % 2}") for node, rack in racks.items()}
     found, wanted = switches(places), hypernodes(places)
@@ -94,8 +95,24 @@ def test_a_wider_level_is_a_size_only_if_its_domains_have_equally_many_blocks() 
     assert blocks(three)["block_sizes"] == [2]
 
 
-def test_without_domains_there_are_no_blocks_and_names_can_be_hashed() -> None:
-    assert blocks({"n1": ("", "")}) == {"block_sizes": [], "blocks": []}
+def test_names_can_be_hashed() -> None:
     hashed = settings("rack", "block", hashed=True)
     names = [each["switch"] for each in tree_topology(tree(PLACES, hashed), hashed, "gkm")[0]["tree"]["switches"]]
     assert not any(name.endswith(("-r1", "-r2", "-b1")) for name in names)
+
+
+def test_slurm_cannot_start_without_a_switch_or_a_block() -> None:
+    with pytest.raises(NoDomains, match="no node is in a domain of the level rack"):
+        block_topology(tree({"n1": ("", "b1")}), SETTINGS, "gkm")
+    with pytest.raises(NoDomains, match=r"no node is in a domain\Z"):
+        tree_topology(tree({"n1": ("", "")}), SETTINGS, "gkm")
+
+
+def test_a_number_that_slurm_cannot_hold_is_not_at_the_end_of_a_name() -> None:
+    """slurmctld 26.05.5 finds `rack-99999999999999999999` in children as `rack-18446744073709551615`."""
+    large, small = "9" * 20, "9" * 19
+    places = {"n1": (f"r{large}", "b1"), "n2": (f"r{small}", "b1")}
+    found = switches(places)
+    assert found.keys() == {f"rack-r{large}-", f"rack-r{small}", "block-b1"}
+    assert set(found["block-b1"]["children"].split(",")) == {f"rack-r{large}-", f"rack-r{small}"}
+    assert {each["block"] for each in blocks(places)["blocks"]} == {f"rack-r{large}-", f"rack-r{small}"}
