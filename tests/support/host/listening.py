@@ -16,7 +16,10 @@ def addresses_of(pid: int) -> list[str]:
     with suppress(FileNotFoundError):
         for descriptor in Path(f"/proc/{pid}/fd").iterdir():
             with suppress(FileNotFoundError):  # it was closed since
-                own.add(str(descriptor.readlink()).removeprefix("socket:[").removesuffix("]"))
+                if (opened := str(descriptor.readlink())).startswith("socket:["):
+                    own.add(opened.removeprefix("socket:[").removesuffix("]"))
+        if not own:  # The kernel walks a table of all connections for the file below, which takes 10 ms.
+            return []
         for line in Path(f"/proc/{pid}/net/tcp").read_text(encoding="ascii").splitlines()[1:]:
             columns = line.split()
             if columns[3] == _LISTEN:
