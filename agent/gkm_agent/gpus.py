@@ -60,7 +60,7 @@ class GpuWatch:
         if before.comparable != inventory.comparable:
             _LOG.log(
                 logging.WARNING if inventory.errors else logging.INFO,
-                "GPUs read",
+                "GPUs of this node changed",
                 extra=fields(
                     gpus=len(inventory.gpus),
                     driver=inventory.driver_version or None,

@@ -95,12 +95,15 @@ def main(arguments: list[str] | None = None) -> None:
             status = work(options, config, dependencies(config, options.layout), stop, wake)
         sys.exit(status)
     except node_cleanup.VolumesMounted as error:
-        _LOG.error("node state of GKM not removed", extra=fields(why=str(error)))
+        _LOG.error("GKM's files on this node not removed", extra=fields(why=str(error)))
         sys.exit(NOT_READY)
     except node_cleanup.StillRunning as error:
-        _LOG.error("node state of GKM not removed", extra=fields(why=str(error)))
+        _LOG.error("GKM's files on this node not removed", extra=fields(why=str(error)))
     except locks.LockBusy:
-        _LOG.error("another gkm-agent runs on this state directory", extra=fields(state=str(options.layout.state)))
+        _LOG.error(
+            "another gkm-agent runs on this state directory, this one ends",
+            extra=fields(state=str(options.layout.state)),
+        )
     except (ConfigInvalid, NotConnected, OSError) as error:
         _LOG.error("agent failed", extra=fields(why=str(error)))
     sys.exit(FAILED)

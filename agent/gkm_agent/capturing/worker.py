@@ -128,7 +128,7 @@ class CaptureWorker:
                     self._ended.discard(volume_id)
                     self._due.pop(volume_id, None)
                     _LOG.info(
-                        "capture begins again on top of another generation of its cache family",
+                        "capture is packed again, on top of the generation that this node now uses",
                         extra=fields(volume=volume_id),
                     )
 
@@ -140,7 +140,7 @@ class CaptureWorker:
             except CaptureStopped:
                 return
             except Exception:  # noqa: BLE001 -- a defect costs one round, not the thread
-                _LOG.exception("processing of all captures failed")
+                _LOG.exception("pass over all captures failed, the next pass tries again")
             self._wait(before)
 
     def _wait(self, before: int) -> None:
@@ -190,7 +190,7 @@ class CaptureWorker:
         except CaptureStopped:
             raise
         except Exception as error:  # noqa: BLE001 -- a defect costs one attempt
-            _LOG.exception("capture failed", extra=fields(volume=volume_id))
+            _LOG.exception("attempt to pack and push a capture failed by a defect", extra=fields(volume=volume_id))
             self._record_failure(volume_id, Reason.NODE_ERROR, type(error).__name__)
 
     def _may_push(self, volume_id: str, packed: Progress) -> bool:
@@ -225,7 +225,7 @@ class CaptureWorker:
         self._failures[volume_id] = _Failure(count, self._clock() + pause, Waiting(reason.value, message))
         metrics.count_capture_failure(reason.value)
         _LOG.warning(
-            "capture waits for its next attempt",
+            "attempt to pack and push a capture failed, retry scheduled",
             extra=fields(volume=volume_id, reason=reason.value, why=message, detail=detail or None, seconds=int(pause)),
         )
 

@@ -120,7 +120,7 @@ class SubnetSurvey:
             self._sink.survey(packed)
         except (FabricCommandFailed, UnusableSurvey, NotWritten) as error:
             if not self._stop.is_set():
-                _LOG.warning("InfiniBand survey failed", extra=fields(why=str(error)))
+                _LOG.warning("InfiniBand survey failed, tried again later", extra=fields(why=str(error)))
             return False
         if not missing:
             self._retain(packed)
@@ -131,7 +131,10 @@ class SubnetSurvey:
             if not self._whole.is_file() or self._whole.read_bytes() != packed:
                 files.replace(self._whole, packed)
         except OSError as error:
-            _LOG.warning("complete InfiniBand survey not saved on this node", extra=fields(why=str(error)))
+            _LOG.warning(
+                "complete InfiniBand survey not saved on this node, cannot fill gaps of later ones",
+                extra=fields(why=str(error)),
+            )
 
     def _retained(self) -> bytes:
         """Return the text of the last whole survey, b"" if absent."""
@@ -171,7 +174,7 @@ class SubnetSurvey:
             try:
                 done = self.once()
             except Exception:  # noqa: BLE001 -- a defect must not end the thread
-                _LOG.exception("InfiniBand survey failed")
+                _LOG.exception("InfiniBand survey failed, tried again later")
                 done = False
             failures = 0 if done else failures + 1
             self._surveyed = self._surveyed or done

@@ -140,7 +140,7 @@ class FabricWatch:
         verdict = self._settled.reported
         if verdict is not None and verdict != before:
             _LOG.info(
-                "NVLink fabric of the node changed",
+                "NVLink domain or fabric health of this node changed",
                 extra=fields(domain=verdict.domain or None, health=verdict.health.value, why=verdict.cause or None),
             )
 
@@ -148,7 +148,10 @@ class FabricWatch:
         if skipped != self._skipped:
             self._skipped = skipped
             if skipped:
-                _LOG.warning("labels of this Node skipped", extra=fields(count=len(skipped), why=list(skipped[:20])))
+                _LOG.warning(
+                    "invalid or surplus labels not set on this Node",
+                    extra=fields(count=len(skipped), why=list(skipped[:20])),
+                )
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -156,7 +159,7 @@ class FabricWatch:
             try:
                 report = self.read()
             except Exception:  # noqa: BLE001 -- a surprise from a driver must not end the thread
-                _LOG.exception("read of the NVLink fabric failed")
+                _LOG.exception("read of this node's NVLink fabric failed, tried again")
                 report = None
             # Before the first reading of the GPUs, that reading is near.
             self._wake.wait(self._interval if report is not None else min(self._interval, 5.0))

@@ -132,7 +132,7 @@ class KubernetesSource:
             level = logging.ERROR if unknown else logging.INFO
             _LOG.log(
                 level,
-                "set of unreadable caches changed",
+                "set of cache objects that cannot be read changed",
                 extra=fields(count=len(unknown), caches=shown or None, why=why),
             )
 
@@ -165,7 +165,7 @@ def wanted_of(cache: Cache, node: str) -> WantedCache | None:
     try:
         ref = CacheRef(cache.metadata.namespace or None, cache.metadata.name)
     except InvalidName as error:
-        _LOG.warning("cache with an invalid name skipped", extra=fields(why=str(error)))
+        _LOG.warning("cache object with an invalid name skipped, not pulled", extra=fields(why=str(error)))
         return None
     digest = verified_digest(cache)
     hold = _unknown_spec(cache) or (_pull_hold(cache) if digest is None else _bounded_by_rollout(cache, node, digest))

@@ -177,7 +177,10 @@ class PullJob:
             try:
                 return self._fetch_entry(image, progress)
             except UnreadableState as damage:
-                _LOG.error("store entry damaged", extra=fields(digest=self.digest, why=str(damage)))
+                _LOG.error(
+                    "damaged store entry found by a pull, downloaded again",
+                    extra=fields(digest=self.digest, why=str(damage)),
+                )
             self.store.discard(self.digest, self.wanted.ref.namespace)
             return self._fetch_entry(image, progress)
 

@@ -82,7 +82,7 @@ class PullPool:
 
     def preempt(self, ref: CacheRef) -> None:
         """End a pull so that another gets its worker; a later pass starts it again."""
-        _LOG.info("pull of a cache preempted by a waiting cache", extra=fields(cache=str(ref)))
+        _LOG.info("pull of a cache ended to let a waiting cache pull, starts again later", extra=fields(cache=str(ref)))
         self._store.cancel(self._running[ref].pull.token)
 
     def cancel_unwanted(self, wanted: Mapping[CacheRef, WantedCache]) -> None:
@@ -218,7 +218,7 @@ class _RunningPull:
         finally:
             _LOG.log(
                 logging.WARNING if self.failure else logging.INFO,
-                "pull finished",
+                "pull failed" if self.failure else "pull finished",
                 extra=fields(
                     cache=str(wanted.ref),
                     digest=self.pull.digest or None,

@@ -240,9 +240,12 @@ class Reconciler:
             waiting_pods.clear_waiting(self._store.layout, ref)
         except OSError as error:
             # The next pass tries again.
-            _LOG.error("cache removal failed", extra=fields(cache=str(ref), why=str(error)))
+            _LOG.error(
+                "cache not removed from this node, the next pass tries again",
+                extra=fields(cache=str(ref), why=str(error)),
+            )
         else:
-            _LOG.info("cache removed", extra=fields(cache=str(ref)))
+            _LOG.info("cache removed from this node", extra=fields(cache=str(ref)))
 
     def _start_pulls(
         self, pulls: Mapping[CacheRef, StartPull], desired: DesiredState, observed: Mapping[CacheRef, Observed]
@@ -303,7 +306,7 @@ class Reconciler:
 def _log_state(pointer: Pointer | None) -> None:
     if pointer is not None:
         _LOG.info(
-            "cache state changed",
+            "state of a cache on this node changed",
             extra=fields(
                 cache=str(pointer.ref),
                 state=pointer.state.value,
@@ -341,7 +344,10 @@ class VolumeReports:
         except UnreadableState as error:
             if str(error) != self._last_error:
                 self._last_error = str(error)
-                _LOG.warning("counts of compiled kernels not read", extra=fields(why=self._last_error))
+                _LOG.warning(
+                    "counts of kernels that pods compiled not read, left out of the report",
+                    extra=fields(why=self._last_error),
+                )
             return NO_MISSES
         self._last_error = ""
         return found

@@ -105,10 +105,13 @@ class Publisher(Generic[T]):
         except NotWritten as error:
             self._retry_after = error.retry_after
             _LOG.warning(
-                "node state not written to the API or to files", extra=fields(publisher=self._name, why=str(error))
+                "report of this node not written to the API or to a file, tried again",
+                extra=fields(publisher=self._name, why=str(error)),
             )
         except Exception:  # noqa: BLE001 -- a defect in a sink must not end the thread
-            _LOG.exception("write of node state failed", extra=fields(publisher=self._name))
+            _LOG.exception(
+                "report of this node not written because of a defect, tried again", extra=fields(publisher=self._name)
+            )
             self._sink.invalidate()
         with self._condition:
             self._written = written

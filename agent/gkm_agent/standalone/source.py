@@ -112,7 +112,10 @@ class FileSource:
             listed = _listed(self._directory)
         except OSError as error:
             if self._listed or not self._files:
-                _LOG.error("listing of manifests failed", extra=fields(directory=str(self._directory), why=str(error)))
+                _LOG.error(
+                    "directory of cache manifests not listed, known caches are kept",
+                    extra=fields(directory=str(self._directory), why=str(error)),
+                )
             with self._lock:
                 self._listed = False
             return
@@ -131,7 +134,10 @@ class FileSource:
         try:
             return _File(stamp, manifests_in(read_bounded((self._directory / name).resolve(), MAX_BYTES)))
         except (OSError, UnreadableState, BadManifest) as error:
-            _LOG.error("manifest skipped", extra=fields(file=name, why=str(error)))
+            _LOG.error(
+                "cache manifest unreadable, its last readable version is used if known",
+                extra=fields(file=name, why=str(error)),
+            )
             return _File(stamp, before.manifests if before is not None else None)
 
     def _run(self) -> None:

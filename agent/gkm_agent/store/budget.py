@@ -163,7 +163,9 @@ class DiskBudget:
             level = logging.WARNING if error else logging.INFO
             _LOG.log(
                 level,
-                "disk budget of the cache store exceeded" if error else "disk budget of the cache store met",
+                "disk budget of the cache store exceeded, no new caches are fetched"
+                if error
+                else "disk budget of the cache store met",
                 extra=fields(why=error or None),
             )
         self._last_error = error
@@ -266,9 +268,12 @@ class DiskBudget:
                 is_evicted = self._store.evict(digest)
             except (UnreadableState, OSError) as error:
                 is_evicted = False
-                _LOG.error("eviction of a store entry failed", extra=fields(digest=digest, why=str(error)))
+                _LOG.error(
+                    "eviction of a store entry failed, the next one is tried",
+                    extra=fields(digest=digest, why=str(error)),
+                )
             if is_evicted:
-                _LOG.info("store entry evicted", extra=fields(digest=digest, lack=short.bytes))
+                _LOG.info("store entry evicted to free disk space", extra=fields(digest=digest, lack=short.bytes))
             short = self._lack(need)
             if is_evicted and short.disk > 0:
                 raise _SpaceComing
@@ -292,7 +297,7 @@ class DiskBudget:
                 # With this time every partial blob without a running pull is stale.
                 blobs.sweep(time.time() + 2 * STALE_SECONDS)
         except OSError as error:
-            _LOG.error("removal of image blobs failed", extra=fields(why=str(error)))
+            _LOG.error("image blobs not removed to free disk space", extra=fields(why=str(error)))
         return self._lack(need)
 
     def _figures_text(self, need: SpaceNeed) -> str:

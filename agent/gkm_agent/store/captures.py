@@ -89,7 +89,10 @@ def sweep(layout: Layout, bounds: Capture, now: float, in_use: CapturesInUse) ->
         return
     for volume_id in to_prune(captured_volumes(layout.captured), bounds, now):
         if in_use.remove(layout, volume_id):
-            _LOG.info("captured files of a volume removed", extra=fields(volume=volume_id))
+            _LOG.info(
+                "captured files of a volume removed, over the limit of age, size or number",
+                extra=fields(volume=volume_id),
+            )
 
 
 def captured_volumes(directory: Path) -> list[CapturedVolume]:

@@ -136,7 +136,7 @@ class EntryCatalog:
             files.replace(self._path, msgspec.json.encode(_File(entries)), durable=False)
         except OSError as error:
             if self._last_error != (message := str(error)):
-                _LOG.warning("write of the store catalog failed", extra=fields(why=message))
+                _LOG.warning("store catalog not written, a restart loses its changes", extra=fields(why=message))
             self._last_error = message
             return
         self._saved, self._last_error = entries, ""

@@ -84,15 +84,15 @@ class Collector:
         try:
             captures.sweep(self._store.layout, self._capture, now, self._captures_in_use)
         except OSError as error:
-            _LOG.warning("sweep of captured files failed", extra=fields(why=str(error)))
+            _LOG.warning("old captured files not removed, the next sweep tries again", extra=fields(why=str(error)))
         try:
             self._store.trash.sweep()
         except OSError as error:
-            _LOG.warning("sweep of the store's trash failed", extra=fields(why=str(error)))
+            _LOG.warning("store's trash not emptied, the next sweep tries again", extra=fields(why=str(error)))
         try:
             BlobFiles(self._store.layout.blobs).sweep()
         except OSError as error:
-            _LOG.warning("sweep of image blobs failed", extra=fields(why=str(error)))
+            _LOG.warning("stale image blobs not removed, the next sweep tries again", extra=fields(why=str(error)))
 
     def _collect(
         self, observed: Mapping[CacheRef, Observed], wanted: Mapping[CacheRef, WantedCache], *, complete: bool
@@ -126,4 +126,4 @@ class Collector:
     def _log_stopped(self, cause: str) -> None:
         if cause != self._last_error:
             self._last_error = cause
-            _LOG.error("collection of unused store entries stopped", extra=fields(why=cause))
+            _LOG.error("store entries that no cache names not removed, later passes try again", extra=fields(why=cause))

@@ -33,14 +33,17 @@ class FamilyFiles:
                     families.save(self._layout, choice)
                     self._written[ref] = choice
                     _LOG.info(
-                        "member of a cache family chosen",
+                        "member of a cache family chosen for new pods on this node",
                         extra=fields(family=str(ref), member=choice.member.name, why=choice.why),
                     )
             for ref in [ref for ref in self._written if complete and ref not in choices]:
                 families.remove(self._layout, ref)
                 del self._written[ref]
         except OSError as error:
-            _LOG.error("chosen members of cache families not recorded", extra=fields(why=str(error)))
+            _LOG.error(
+                "chosen members of cache families not written, new pods may get the earlier ones",
+                extra=fields(why=str(error)),
+            )
 
     def _read(self, ref: CacheRef) -> FamilyChoice | None:
         try:

@@ -73,7 +73,9 @@ def _failure_logged() -> Iterator[None]:
         yield
     except OSError as error:
         # Stale files cost disk space only.
-        _LOG.warning("removal of stale node files failed", extra=fields(why=str(error)))
+        _LOG.warning(
+            "stale files not removed at the start of the agent, they cost disk space only", extra=fields(why=str(error))
+        )
 
 
 def _clean_caches(layout: Layout) -> None:
@@ -159,7 +161,7 @@ def remove_state(layout: Layout, kubelet: Path, predecessor_seconds: float = PRE
             files.remove_empty(directory)
             others = files.names_in(directory) if directory.is_dir() else []
             found = fields(others=_some(others)) if others else {}
-            _LOG.info("node state of GKM removed", extra=fields(directory=str(directory)) | found)
+            _LOG.info("GKM's files on this node removed", extra=fields(directory=str(directory)) | found)
 
 
 def _volumes(layout: Layout) -> Iterator[str]:

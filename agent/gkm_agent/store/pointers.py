@@ -203,7 +203,7 @@ class PointerStore:
                     return
                 if users := records_of(self.layout, digest):
                     pods = ", ".join(pod_names(users))
-                    _LOG.error("damaged store entry is mounted", extra=fields(digest=digest, pods=pods))
+                    _LOG.error("damaged store entry not removed, pods mount it", extra=fields(digest=digest, pods=pods))
                     raise GKMError(
                         Reason.NODE_ERROR,
                         f"the files of this cache on this node are damaged ({damage}), and pods still mount them: "
@@ -304,7 +304,10 @@ def move_to_trash(layout: Layout, digest: str) -> bool:
             layout.relocated(digest).rename(f"{trash}.relocated")
     except OSError as error:
         # The relocated files stay valid for this digest; the next start of the agent removes them.
-        _LOG.warning("removal of relocated cache files failed", extra=fields(digest=digest, why=str(error)))
+        _LOG.warning(
+            "relocated files of a removed cache not deleted, the next start of the agent deletes them",
+            extra=fields(digest=digest, why=str(error)),
+        )
     # The caller holds this lock: a process that opened the file before finds that it is no longer the entry's lock.
     layout.entry_lock(digest).unlink(missing_ok=True)
     return True

@@ -128,7 +128,10 @@ class Scrubber:
         self._store.catalog.record_check(due.digest, damage=path, content=due.content, now=self._clock())
         if damage is None:
             return
-        _LOG.error("store entry damaged", extra=fields(digest=due.digest, file=damage.path, why=damage.cause))
+        _LOG.error(
+            "damaged store entry found by a check, to be downloaded again",
+            extra=fields(digest=due.digest, file=damage.path, why=damage.cause),
+        )
         try:
             self._store.revoke_ready(due.digest)
         except OSError as error:
@@ -149,10 +152,10 @@ class Scrubber:
             except Stopped:
                 return
             except (OSError, UnreadableState) as error:
-                _LOG.error("check of store entries failed", extra=fields(why=str(error)))
+                _LOG.error("check of store entries failed, tried again", extra=fields(why=str(error)))
                 checked = False
             except Exception:  # noqa: BLE001 -- a defect must not end the thread, which no other code would restart
-                _LOG.exception("check of store entries failed")
+                _LOG.exception("check of store entries failed, tried again")
                 checked = False
             if not checked:
                 self._stop.wait(POLL_SECONDS)

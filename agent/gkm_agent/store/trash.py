@@ -58,7 +58,10 @@ class Trash:
                 trees.remove_side_by_side(path)
             except Exception:  # noqa: BLE001 -- a caller must not wait for ever
                 self._stuck.add(name)
-                _LOG.exception("removal from the store's trash failed", extra=fields(path=str(path)))
+                _LOG.exception(
+                    "removed files not deleted from the store's trash, the next sweep tries again",
+                    extra=fields(path=str(path)),
+                )
 
     def _next(self) -> str | None:
         with self._changed:
@@ -66,7 +69,7 @@ class Trash:
                 name = next(self._names(), None)
             except OSError as error:
                 name = None
-                _LOG.error("removed store entries not deleted, trash unreadable", extra=fields(why=str(error)))
+                _LOG.error("deletion of removed store entries stopped, trash unreadable", extra=fields(why=str(error)))
             if name is None:
                 self._is_running = False
                 self._changed.notify_all()

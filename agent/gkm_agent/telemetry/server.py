@@ -126,7 +126,10 @@ class CsiMetrics(Collector):
         except UnreadableState as error:
             if str(error) != self._last_error:
                 self._last_error = str(error)
-                _LOG.warning("counters file of the CSI driver unreadable", extra=fields(why=self._last_error))
+                _LOG.warning(
+                    "counters file of the CSI driver unreadable, its metrics are left out",
+                    extra=fields(why=self._last_error),
+                )
             return
         self._last_error = ""
         yield publish_seconds(counted.publishes)

@@ -248,7 +248,11 @@ def test_while_a_cache_never_could_be_read_the_source_is_not_complete(
         assert [wanted.ref.name for wanted in source.caches()] == ["good"]
         assert not source.synced
         name = "GKMCache ml-apps/llama" if namespace else "ClusterGKMCache llama"
-        told = [vars(line) for line in caplog.records if line.getMessage() == "set of unreadable caches changed"]
+        told = [
+            vars(line)
+            for line in caplog.records
+            if line.getMessage() == "set of cache objects that cannot be read changed"
+        ]
         assert [(line["count"], line["caches"]) for line in told] == [(1, [name])]
         api.merge(whole, "llama", {"spec": {"image": IMAGE}}, namespace or None)
         until(lambda: source.synced, "it is read")

@@ -73,7 +73,7 @@ def test_invalid_counters_are_left_out_and_logged_once(
         assert generate_latest(registry) == b""
 
     said = [record.getMessage() for record in caplog.records]
-    assert said == ["counters file of the CSI driver unreadable"]
+    assert said == ["counters file of the CSI driver unreadable, its metrics are left out"]
 
 
 def test_without_a_csi_process_there_are_no_metrics_of_it(layout: Layout, caplog: pytest.LogCaptureFixture) -> None:
