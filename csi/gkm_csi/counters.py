@@ -94,7 +94,7 @@ class Counters:
             with self._lock:
                 self._misses_changed |= misses is not None
             _LOG.warning(
-                "counters of the CSI driver not written",
+                "counters of the CSI driver not written to their file, tried again",
                 extra=fields(path=str(self._layout.counters), reason=str(error)),
             )
 

@@ -72,10 +72,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with locks.process_lock(options.layout.process_lock("csi"), PREDECESSOR_SECONDS):
             _serve(options, stop)
     except (OSError, TooManyMounts, ListenError):
-        _LOG.exception("CSI driver failed", extra=fields(node=options.node))
+        _LOG.exception("CSI driver failed, process ends", extra=fields(node=options.node))
         return 1
     except locks.LockBusy:
-        _LOG.error("another gkm-csi serves this node", extra=fields(node=options.node, state=str(options.layout.state)))
+        _LOG.error(
+            "another gkm-csi serves this node, this one ends",
+            extra=fields(node=options.node, state=str(options.layout.state)),
+        )
         return 1
     _LOG.info("CSI driver stopped", extra=fields(node=options.node))
     return 0
@@ -139,7 +142,9 @@ def _assemble(options: Options, counters: Counters) -> tuple[SocketServer, Calla
     """
     missing = overlay.missing_features()
     for problem in missing:
-        _LOG.error("kernel feature missing", extra=fields(node=options.node, missing=problem))
+        _LOG.error(
+            "kernel feature missing, volumes cannot be mounted", extra=fields(node=options.node, missing=problem)
+        )
     if unmappable := id_mapping.missing_feature():
         _LOG.warning(
             "volumes for pods in user namespaces not supported by this node",

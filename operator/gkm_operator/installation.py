@@ -111,7 +111,10 @@ def wait(
                 further()
         except ApiError as error:
             failures += 1
-            _LOG.warning("API server not available", extra=fields(failures=failures, why=str(error)))
+            _LOG.warning(
+                "API server not available, checks of the start are tried again",
+                extra=fields(failures=failures, why=str(error)),
+            )
             stop.wait(backoff.pause(failures, error.retry_after))
         else:
             return True
@@ -252,9 +255,10 @@ class InstallationReport(Controller):
         body = event_of(self._seen, now)
         if body is not None:
             self._recorder.emit(self._regarding(), body, self._occasion())
-            _LOG.log(
-                logging.INFO if body.kind == "Normal" else logging.WARNING, "installation", extra=fields(why=body.note)
-            )
+            if body.kind == "Normal":
+                _LOG.info("installation complete", extra=fields(why=body.note))
+            else:
+                _LOG.warning("installation incomplete", extra=fields(why=body.note))
         self._seen = now
         return LOOK_SECONDS
 

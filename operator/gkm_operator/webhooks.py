@@ -158,7 +158,7 @@ class CaCopies(Controller):
 
     def run(self) -> None:
         """Copy at intervals until the process ends; at least once."""
-        self.repeat(self.copy, Backoff(self._look_seconds, self._look_seconds), failure="CAs not copied")
+        self.repeat(self.copy, Backoff(self._look_seconds, self._look_seconds), failure="webhook CAs not copied")
 
     def copy(self) -> float:
         """Copy the CAs into all configurations, even if one fails; return the seconds until the next copy.

@@ -126,4 +126,6 @@ class Collector:
     def _log_stopped(self, cause: str) -> None:
         if cause != self._last_error:
             self._last_error = cause
-            _LOG.error("store entries that no cache names not removed, later passes try again", extra=fields(why=cause))
+            _LOG.error(
+                "removal of store entries that no cache names stopped, later passes try again", extra=fields(why=cause)
+            )

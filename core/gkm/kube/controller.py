@@ -131,7 +131,7 @@ class Controller:
 
     def start_queues(self) -> None:
         """Start the workers of the queues; all lists must be complete."""
-        _LOG.info("controller synced", extra=fields(controller=self.name))
+        _LOG.info("lists of a controller complete, it starts to work", extra=fields(controller=self.name))
         for queue in self.queues:
             queue.start()
 
@@ -143,7 +143,9 @@ class Controller:
                 return False
         return True
 
-    def attempt(self, act: Callable[[], T], backoff: Backoff, failure: str = "API server not available") -> T | None:
+    def attempt(
+        self, act: Callable[[], T], backoff: Backoff, failure: str = "controller failed, tried again"
+    ) -> T | None:
         """Call `act` until it succeeds and return its result; return None if `stop` is called first.
 
         `failure` is the event in the log: of an ApiError or Retry when its text changes, of another error each time.
@@ -171,7 +173,7 @@ class Controller:
         backoff: Backoff,
         *,
         least: float = 0.0,
-        failure: str = "API server not available",
+        failure: str = "controller failed, tried again",
     ) -> None:
         """Call `act` again and again until `stop`; it returns the seconds until its next call.
 

@@ -146,7 +146,10 @@ def _entry(resource: Resource[T], raw: Raw) -> ObjectEntry[T] | _Named:
         # Stored before a schema became stricter, or by a newer version. It must not hide all others.
         head = _head(raw)
         name = f"{head.namespace}/{head.name}" if head.namespace else head.name
-        _LOG.warning("object cannot be decoded", extra=fields(object=f"{resource.kind} {name}", why=str(error)))
+        _LOG.warning(
+            "object of the API server cannot be decoded, only its name is known",
+            extra=fields(object=f"{resource.kind} {name}", why=str(error)),
+        )
         return head
     metadata: Any = getattr(value, "metadata", None)
     if _HEAD.issubset(getattr(metadata, "__struct_fields__", ())) and metadata.name and metadata.resource_version:

@@ -93,7 +93,9 @@ class Elector:
                 is_holder = self._acquire_or_renew()
             except ApiError as error:
                 level = logging.INFO if error.conflict else logging.WARNING
-                _LOG.log(level, "lease not acquired or renewed", extra=fields(lease=self._name, why=str(error)))
+                _LOG.log(
+                    level, "lease not acquired or renewed, tried again", extra=fields(lease=self._name, why=str(error))
+                )
                 return False
             if is_holder:
                 self._renewed = began
@@ -109,7 +111,10 @@ class Elector:
             try:
                 self._write(observed.lease, {"holderIdentity": "", "leaseDurationSeconds": 1})
             except ApiError as error:
-                _LOG.warning("lease not released", extra=fields(lease=self._name, why=str(error)))
+                _LOG.warning(
+                    "lease not released, the next leader waits until it expires",
+                    extra=fields(lease=self._name, why=str(error)),
+                )
 
     def _pause(self) -> float:
         """Return the seconds until the next attempt, which is at the latest when the lease of another expires."""

@@ -147,7 +147,7 @@ class Reflector(Generic[T]):
             except Exception:  # noqa: BLE001 -- the thread must survive
                 # No caller could handle it, and a thread that ends silently would leave the cache stale.
                 self._failures += 1
-                _LOG.exception("watch failed", extra=fields(resource=self.resource.plural))
+                _LOG.exception("watch failed, starts again", extra=fields(resource=self.resource.plural))
             self._stopped.wait(self._backoff.pause(self._failures, retry_after))
 
     def _list_and_watch(self) -> bool:
@@ -246,7 +246,10 @@ class Reflector(Generic[T]):
 
     def _refuse(self, entry: ObjectEntry[T], why: str) -> None:
         name = "/".join(filter(None, entry.key))
-        _LOG.warning("watched object too large", extra=fields(object=f"{self.resource.kind} {name}", why=why))
+        _LOG.warning(
+            "watched object exceeds the limits of GKM, not used",
+            extra=fields(object=f"{self.resource.kind} {name}", why=why),
+        )
         try:
             self._on_refused(self.resource, entry, why)
         except Exception:  # noqa: BLE001 -- a handler must not end the watch

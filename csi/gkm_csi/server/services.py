@@ -153,7 +153,7 @@ class RegistrationService:
             _LOG.info("CSI driver registered with kubelet", extra=fields(driver=DRIVER_NAME, endpoint=self.endpoint))
         else:
             _LOG.error(
-                "registration of the CSI driver with kubelet failed",
+                "registration of the CSI driver with kubelet failed, kubelet tries again",
                 extra=fields(driver=DRIVER_NAME, reason=status.error),
             )
         return registration.RegistrationStatusResponse()

@@ -95,11 +95,11 @@ class Captures:
                 (temporary / CAPTURED_FILE).write_bytes(files.encode(_description(record, directory.name, copied)))
                 temporary.rename(directory)
             _LOG.info(
-                "capture of a volume finished",
+                "changed files of a volume copied for its capture",
                 extra=log_fields | fields(files=copied.files, bytes=copied.bytes, skipped=copied.skipped),
             )
         except Exception:  # noqa: BLE001 -- a failed capture must not hold up the pod
-            _LOG.exception("capture of a volume failed", extra=log_fields)
+            _LOG.exception("changed files of a volume not copied, the volume is not captured", extra=log_fields)
         finally:
             _remove(temporary)
 

@@ -92,7 +92,9 @@ class VolumePublisher:
         try:
             return families.chosen(self.layout, ref)
         except UnreadableState as error:
-            _LOG.exception("cache pointer unreadable", extra=fields(cache=str(ref)))
+            _LOG.exception(
+                "pointer file of a cache or family unreadable, volume not published", extra=fields(cache=str(ref))
+            )
             raise publish_errors.pointer_unreadable(ref, self.node) from error
 
     def _usable(self, pointer: Pointer | None, request: PublishRequest) -> Pointer:
@@ -109,7 +111,9 @@ class VolumePublisher:
         try:
             waiting_pods.mark_waiting(self.layout, ref)
         except OSError:
-            _LOG.exception("pod that waits for a cache not recorded", extra=fields(cache=str(ref)))
+            _LOG.exception(
+                "pod that waits for a cache not recorded, the cache is not pulled earlier", extra=fields(cache=str(ref))
+            )
 
     def _ensure_mounted(self, record: VolumeRecord, *, repeated: bool) -> None:
         target = Path(record.target_path)
@@ -210,7 +214,9 @@ def _undo(steps: _UndoSteps, record: VolumeRecord) -> None:
             step()
     except OSError:
         # A record and perhaps a mount are left: the next publish, unpublish or start removes both.
-        _LOG.exception("undo of a failed volume publish failed", extra=_log_fields(record))
+        _LOG.exception(
+            "undo of a failed volume publish failed, a later call or start repeats it", extra=_log_fields(record)
+        )
 
 
 def _record(request: PublishRequest, pointer: Pointer | None, *, empty_because: str = "") -> VolumeRecord:

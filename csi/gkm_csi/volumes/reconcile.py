@@ -86,7 +86,9 @@ def reconcile(layout: Layout, volume_records: VolumeRecords, mounter: Mounter) -
             mounter.remove(Path(mount.point))
             _LOG.warning("mount without a volume record removed", extra=fields(**values))
     for ref in {record.ref for record in loaded} | _refs_with_usage(layout):
-        with _logged_failure("usage file of a cache not written", cache=str(ref)):
+        with _logged_failure(
+            "pods that mount a cache not written to its usage file, its next volume rewrites it", cache=str(ref)
+        ):
             volume_records.write_usage(ref)
 
 

@@ -41,7 +41,9 @@ class VolumeStats:
             try:
                 usage = self._usage(volume, record)
             except OSError:
-                _LOG.exception("volume usage not read", extra=fields(volume=volume.volume_id))
+                _LOG.exception(
+                    "volume usage not read, volume reported as abnormal", extra=fields(volume=volume.volume_id)
+                )
                 problem = "its usage cannot be read: if this persists, delete the pod"
         condition = csi.VolumeCondition(abnormal=bool(problem), message=problem or "mounted as published")
         return csi.NodeGetVolumeStatsResponse(usage=usage, volume_condition=condition)
@@ -60,7 +62,9 @@ class VolumeStats:
         try:
             state = self.mounter.observe(volume.target)
         except OSError:
-            _LOG.exception("volume target not readable", extra=fields(volume=volume.volume_id))
+            _LOG.exception(
+                "volume target not readable, volume reported as abnormal", extra=fields(volume=volume.volume_id)
+            )
             return "its target cannot be read: delete the pod"
         if state.mounts[-1:] != (mark_for(record),):
             return "the cache is not mounted any more: delete the pod"

@@ -50,7 +50,9 @@ class VolumeUnpublisher:
             try:
                 record = self.volume_records.load(volume.volume_id)
             except UnreadableState:
-                _LOG.exception("volume record unreadable", extra=fields(volume=volume.volume_id))
+                _LOG.exception(
+                    "volume record unreadable, volume unpublished without it", extra=fields(volume=volume.volume_id)
+                )
                 record = None
             if record is None:
                 self._without_record(volume)
@@ -59,7 +61,7 @@ class VolumeUnpublisher:
                 self.volume_records.remove(volume.volume_id)  # from memory too: /run may have been wiped
             elif record.target_path != str(volume.target):
                 _LOG.warning(
-                    "volume unpublish names another target than the published one",
+                    "unpublish names another target than the published one, volume stays mounted",
                     extra=fields(volume=volume.volume_id, target=str(volume.target), published=record.target_path),
                 )
             else:
@@ -82,7 +84,10 @@ class VolumeUnpublisher:
             self.volume_records.write_usage(record.ref)
         except OSError:
             # The next call for this cache, or the next start, rewrites it: no reason to hold up the end of a pod.
-            _LOG.exception("usage file of a cache not written", extra=fields(cache=str(record.ref)))
+            _LOG.exception(
+                "pods that mount a cache not written to its usage file, its next volume rewrites it",
+                extra=fields(cache=str(record.ref)),
+            )
         _LOG.info(
             "volume unpublished", extra=fields(volume=volume.volume_id, cache=str(record.ref), digest=record.digest)
         )
@@ -96,7 +101,11 @@ class VolumeUnpublisher:
                 return None
             return self.mounter.filesystem_usage(volume.target)
         except Exception:  # noqa: BLE001 -- a count must not hold up the end of the pod
-            _LOG.warning("usage of a private layer not read", extra=fields(volume=volume.volume_id), exc_info=True)
+            _LOG.warning(
+                "usage of a private layer not read, left out of the metrics",
+                extra=fields(volume=volume.volume_id),
+                exc_info=True,
+            )
             return None
 
     def _without_record(self, volume: VolumeTarget) -> None:
@@ -115,10 +124,11 @@ class VolumeUnpublisher:
             removed = self.mounter.remove(volume.target)
         except OSError as error:
             _LOG.exception(
-                "unmount of a volume failed", extra=fields(volume=volume.volume_id, target=str(volume.target))
+                "unmount of a volume failed, kubelet tries again",
+                extra=fields(volume=volume.volume_id, target=str(volume.target)),
             )
             raise StatusError(
                 Code.INTERNAL, f"volume {volume.volume_id} cannot be unmounted on {self.node}; kubelet retries"
             ) from error
         if not removed:
-            _LOG.warning("volume target directory not removed", extra=fields(volume=volume.volume_id))
+            _LOG.warning("volume target directory not empty, not removed", extra=fields(volume=volume.volume_id))

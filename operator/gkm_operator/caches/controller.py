@@ -122,7 +122,7 @@ class CachesController(Controller):
         if not self.synced:
             return False
         _LOG.info(
-            "watches of caches synced",
+            "lists of caches complete",
             extra=fields(caches=len(self._caches.values()) + len(self._cluster_caches.values())),
         )
         return True

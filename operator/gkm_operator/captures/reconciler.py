@@ -257,7 +257,7 @@ class CaptureEnder:
         try:
             self._writer.end(verdict)
         except ApiError as error:
-            _LOG.warning("captured cache not deleted", extra=logged | fields(why=str(error)))
+            _LOG.warning("captured cache not deleted, tried again", extra=logged | fields(why=str(error)))
             return
         _LOG.info("captured cache deleted", extra=logged)
 
@@ -349,7 +349,7 @@ class CapturesReconciler:
                 continue
             done.add(slot)
             self._attempts.succeeded(namespace, key)
-            _LOG.info("capture registered", extra=fields(namespace=namespace, cache=announced.name))
+            _LOG.info("capture registered as a cache", extra=fields(namespace=namespace, cache=announced.name))
         return len(due)
 
     def _proven(self, node: str, announced: Announcement, *, cluster: bool) -> Announcement:
@@ -399,7 +399,7 @@ class CapturesReconciler:
     def _refuse(self, namespace: str, key: AttemptKey, node: str, name: str, error: GKMError) -> None:
         is_new = self._attempts.failed(namespace, key, error)
         _LOG.warning(
-            "capture not registered",
+            "capture not registered as a cache",
             extra=fields(namespace=namespace, node=node, capture=name, reason=error.reason.value, why=str(error)),
         )
         if is_new:

@@ -204,7 +204,10 @@ class Trials:
         try:
             failed = self._failed.by_cache(namespace, cluster=cluster)
         except ApiError as error:
-            _LOG.warning("failed pods of captured caches not read", extra=fields(namespace=namespace, why=str(error)))
+            _LOG.warning(
+                "failed pods of captured caches not read, tried again",
+                extra=fields(namespace=namespace, why=str(error)),
+            )
             return CHECK_SECONDS
         for family in families:
             tallies = [Tally(failed.get(each.key.name, 0), each.pods_using) for each in family]

@@ -285,7 +285,10 @@ class DomainsController(Controller):
             log_fields = fields(
                 available=found.available, grove=found.grove_manages, imex=found.imex, why=found.message
             )
-            _LOG.log(logging.INFO if found.available else logging.WARNING, "ComputeDomains checked", extra=log_fields)
+            if found.available:
+                _LOG.info("ComputeDomains available", extra=log_fields)
+            else:
+                _LOG.warning("ComputeDomains not available, looked for again", extra=log_fields)
             if found.available and found.imex is not self.presence.imex:
                 self.status.imex_changed(found.imex)
             self._reconciler.presence = found

@@ -260,7 +260,8 @@ class TopologyController(Controller):
         self._failures = 0 if all(answers) else self._failures + 1
         if self._failures:
             _LOG.warning(
-                "API server does not answer whether a topology kind is served", extra=fields(failures=self._failures)
+                "API server does not answer whether a topology kind is served, asked again",
+                extra=fields(failures=self._failures),
             )
         self._use()
         pause = self._backoff.pause(self._failures) if self._failures else self._look_seconds

@@ -169,7 +169,10 @@ class TopologyReport:
         try:
             found = parse_status(data.get(STATUS_KEY, "") if isinstance(data, dict) else "").conditions
         except ValueError as error:
-            _LOG.warning("topology report cannot be read", extra=fields(config_map=CONFIG_MAP, why=str(error)[:200]))
+            _LOG.warning(
+                "topology report of the former leader cannot be read, ignored",
+                extra=fields(config_map=CONFIG_MAP, why=str(error)[:200]),
+            )
             return {}
         return {condition.type: condition for condition in found}
 

@@ -161,7 +161,7 @@ class ProviderSource:
                 f"has a tree that is set aside, revision {spec.revision}: {error}; its last good one is still used"
             )
             _LOG.warning(
-                "unusable tree of a topology provider ignored",
+                "unusable tree of a topology provider ignored, its last good one stays in use",
                 extra=fields(provider=self.name, revision=spec.revision, why=str(error)),
             )
             return False

@@ -121,7 +121,10 @@ class KServeController(Controller):
 
     def _created(self, found: KernelCache, group: KernelCacheNodeGroup) -> Realized:
         made = self._api.create(GKMCACHES, cache_object(found, group), field_manager=FIELD_MANAGER)
-        _LOG.info("GKMCache created", extra=fields(cache=f"{found.metadata.namespace}/{found.metadata.name}"))
+        _LOG.info(
+            "GKMCache created for a KServe cache",
+            extra=fields(cache=f"{found.metadata.namespace}/{found.metadata.name}"),
+        )
         return Realized(made)
 
     def _followed(self, cache: GKMCache, found: KernelCache, group: KernelCacheNodeGroup) -> Realized:

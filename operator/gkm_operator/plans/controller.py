@@ -122,7 +122,7 @@ class PlansController(Controller):
         """Plan after each change, and pause for as long as a pass took, until `stop`."""
         if not self.watcher.start(self._stop):
             return
-        _LOG.info("controller synced", extra=fields(controller=NAME))
+        _LOG.info("lists of a controller complete, it starts to work", extra=fields(controller=NAME))
         self.wake()
         while not self._stop.is_set():
             self._wake.wait(self._reconciler.seconds_remaining(IDLE_SECONDS))
@@ -161,12 +161,12 @@ class PlansController(Controller):
                 self.wake()
             result = "done"
         except NotLeading as error:
-            _LOG.warning("planning of Runs stopped", extra=fields(why=str(error)))
+            _LOG.warning("planning of Runs stopped, this replica no longer leads", extra=fields(why=str(error)))
             return False
         except (PodsUnread, TopologyUnread) as error:
-            _LOG.error("planning of Runs blocked", extra=fields(why=str(error)))
+            _LOG.error("no Run planned in this pass, data of the cluster is missing", extra=fields(why=str(error)))
         except Exception:  # noqa: BLE001 -- the thread must survive
-            _LOG.exception("planning of Runs failed")
+            _LOG.exception("planning of Runs failed, the next pass tries again")
             result = "failed"
             self.wake()
         finally:

@@ -168,7 +168,10 @@ class Planner:
         try:
             cached.fixes = changes(free.inventory, request).fixes
         except Exception:  # noqa: BLE001 -- a refusal without fixes is still an answer
-            _LOG.exception("search for fixes of a refused Run failed", extra=fields(run=str(case.run.key)))
+            _LOG.exception(
+                "search for changes that let a refused Run fit failed, none reported",
+                extra=fields(run=str(case.run.key)),
+            )
             cached.fixes = ()
         return _refused(case, cached)
 

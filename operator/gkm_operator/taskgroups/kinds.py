@@ -191,7 +191,9 @@ class KindWatches:
     def _stop(self, kind: KindName, feed: KindFeed) -> None:
         """Stop the watch of a kind or version that is not served any more; its objects are not observed any more."""
         version = feed.reflector.resource.api_version
-        _LOG.warning("kind in task groups no longer served", extra=fields(kind=str(kind), version=version))
+        _LOG.warning(
+            "kind in task groups no longer served, no longer watched", extra=fields(kind=str(kind), version=version)
+        )
         del self._feeds[kind]
         feed.retire()
 

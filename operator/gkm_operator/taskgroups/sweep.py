@@ -69,7 +69,7 @@ class LeakSweep:
         for member in random.sample(leaks, min(len(leaks), MAX_DELETIONS)):
             namespace, name = member.metadata.namespace, member.metadata.name
             _LOG.warning(
-                "object of an ended task group found",
+                "object of an ended task group found, to be deleted",
                 extra=fields(object=f"{member.kind} {namespace}/{name}", group=group[1]),
             )
             try:

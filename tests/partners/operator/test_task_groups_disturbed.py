@@ -51,7 +51,7 @@ def test_a_leak_of_a_group_that_has_ended_is_found_by_the_next_leader(place: Gro
     place.cluster.apply([leaked, labeled])
     process = place.controllers()
     place.cluster.until(lambda: "leaked" not in place.of_kind("configmaps"), "the leak to go")
-    assert '"event": "object of an ended task group found"' in process.log.read_text(encoding="utf-8")
+    assert '"event": "object of an ended task group found, to be deleted"' in process.log.read_text(encoding="utf-8")
     place.delete("leak")
     place.until_gone("leak")
     assert place.left() == ["configmaps/labeled"]

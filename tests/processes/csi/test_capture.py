@@ -117,7 +117,9 @@ def test_a_capture_beyond_the_bounds_fails_and_the_pod_ends(rig: Rig) -> None:
 
     unpublished(rig, volume, target)
 
-    assert "more than 14 deep" in str(rig.driver.wait_for("capture of a volume failed"))
+    assert "more than 14 deep" in str(
+        rig.driver.wait_for("changed files of a volume not copied, the volume is not captured")
+    )
     assert not (rig.files.layout.captured / volume).exists()
     assert rig.nothing_left(volume, target)
 

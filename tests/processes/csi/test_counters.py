@@ -69,7 +69,10 @@ def test_a_file_that_cannot_be_written_costs_no_publish(bare: tuple[NodeFiles, M
 
     with driver(*bare) as running, Client(running.socket) as client:
         client.publish("csi-1", files.target("csi-1"), {"cacheName": ref.name})
-        assert "counters.json" in running.wait_for("counters of the CSI driver not written")["path"]
+        assert (
+            "counters.json"
+            in running.wait_for("counters of the CSI driver not written to their file, tried again")["path"]
+        )
         client.unpublish("csi-1", files.target("csi-1"))
         assert running.stop() == 0
 

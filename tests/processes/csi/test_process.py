@@ -64,7 +64,10 @@ def test_kubelet_learns_the_socket_from_the_registration_socket(rig: Rig) -> Non
         assert rig.driver.wait_for("CSI driver registered with kubelet")["driver"] == "csi.gkm.io"
         refused = registration_pb2.RegistrationStatus(plugin_registered=False, error="no such node")
         kubelet.call("NotifyRegistrationStatus", refused)
-        assert rig.driver.wait_for("registration of the CSI driver with kubelet failed")["reason"] == "no such node"
+        assert (
+            rig.driver.wait_for("registration of the CSI driver with kubelet failed, kubelet tries again")["reason"]
+            == "no such node"
+        )
 
 
 @pytest.mark.mounts
@@ -179,7 +182,7 @@ def test_a_second_process_waits_for_the_first_to_end(bare: tuple[NodeFiles, Moun
 @pytest.mark.mounts
 def test_a_second_process_beside_a_running_one_ends(bare: tuple[NodeFiles, MountNamespace]) -> None:
     with driver(*bare) as first, driver(*bare, ready=False) as second:
-        second.wait_for("another gkm-csi serves this node")
+        second.wait_for("another gkm-csi serves this node, this one ends")
         with Client(first.socket) as client:
             client.call("Probe", csi_pb2.ProbeRequest())
 

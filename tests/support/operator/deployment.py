@@ -87,7 +87,8 @@ def operator_command(*arguments: str) -> list[str]:
 
 def refused_requests(log: str) -> list[str]:
     """Return the lines of a log that report a missing right, but for ComputeDomains, whose component is optional."""
-    return [line for line in log.splitlines() if "forbidden" in line.lower() and "ComputeDomains checked" not in line]
+    optional = "ComputeDomains not available"
+    return [line for line in log.splitlines() if "forbidden" in line.lower() and optional not in line]
 
 
 def cache(name: str, image: str, namespace: str | None = None, **meta: object) -> dict[str, Any]:

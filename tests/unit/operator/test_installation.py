@@ -62,7 +62,9 @@ def test_passing_errors_are_waited_out(status: int, caplog: pytest.LogCaptureFix
     api, failures = whole_api(), count()
     api.fault = lambda verb, _: ApiError(status, "", "away") if verb == "list" and next(failures) < 3 else None
     assert installation.wait(api, LEASE, Event(), Backoff(0.001, 0.001))
-    assert [record.message for record in caplog.records] == ["API server not available"] * 3
+    assert [record.message for record in caplog.records] == [
+        "API server not available, checks of the start are tried again"
+    ] * 3
 
 
 def test_a_stop_ends_the_wait_at_once() -> None:

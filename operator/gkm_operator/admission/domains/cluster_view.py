@@ -274,7 +274,7 @@ def _parsed(parse: Callable[[str], T], data: dict[str, str], key: str) -> T | No
     try:
         return parse(data[key])
     except ValueError as error:
-        _LOG.warning("ConfigMap gkm-domains not read", extra=fields(key=key, why=str(error)[:200]))
+        _LOG.warning("invalid value in ConfigMap gkm-domains ignored", extra=fields(key=key, why=str(error)[:200]))
         return None
 
 

@@ -287,7 +287,9 @@ class ServerCertificate:
                 # Either a rotation is in progress, or the files are wrong: then an administrator must see it before the
                 # old pair expires.
                 why = error.strerror or str(error)
-                self._throttled_log.warning("webhook certificate not loaded", file=str(self._files[0]), why=why)
+                self._throttled_log.warning(
+                    "webhook certificate not loaded, the former one stays in use", file=str(self._files[0]), why=why
+                )
         return self._context
 
     def _load(self) -> ssl.SSLContext:

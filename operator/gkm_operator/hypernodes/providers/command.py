@@ -206,7 +206,7 @@ class ClusterSources:
         """Log a reason once: it is looked again every second."""
         if why != self._logged:
             self._logged = why
-            _LOG.warning("objects of the cluster not read by the topology provider", extra=fields(why=why))
+            _LOG.warning("objects of the cluster not read by the topology provider, tried again", extra=fields(why=why))
 
 
 def _settings(name: str, config: Config) -> TopologyProvider:
@@ -224,7 +224,7 @@ def _earlier(tree: TreeObject, stop: Event) -> ProviderTreeSpec | None:
             return tree.read()
         except ApiError as error:
             failures += 1
-            _LOG.warning("ProviderTree not read", extra=fields(failures=failures, why=str(error)))
+            _LOG.warning("ProviderTree not read, tried again", extra=fields(failures=failures, why=str(error)))
             stop.wait(_BACKOFF.pause(failures, error.retry_after))
     return None
 
@@ -234,7 +234,9 @@ def _names(earlier: ProviderTreeSpec) -> frozenset[str]:
     try:
         return frozenset(each.name for each in unpack(earlier.tree).hypernodes) if earlier.tree else frozenset()
     except InvalidTree as error:
-        _LOG.warning("tree of the earlier ProviderTree cannot be read", extra=fields(why=str(error)))
+        _LOG.warning(
+            "tree of the earlier process cannot be read, HyperNodes may get new names", extra=fields(why=str(error))
+        )
         return frozenset()
 
 

@@ -258,7 +258,7 @@ class ProviderRunner:
         self._next_write, self._next_heartbeat = now + self._pace.least, now + self._pace.heartbeat
 
     def _end_failed(self, reason: str) -> int:
-        _LOG.error("topology provider failed", extra=fields(provider=self._name, reason=reason))
+        _LOG.error("topology provider failed, its process ends", extra=fields(provider=self._name, reason=reason))
         self._channel.fail(reason)
         self._channel.stop()
         self._write_last()

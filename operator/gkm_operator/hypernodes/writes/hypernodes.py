@@ -176,7 +176,10 @@ class HyperNodeWriter:
     def _hold_contested(self, server: Server, wanted: Mapping[str, HyperNode]) -> None:
         now = self._clock()
         for name in self._own.contested(server.objects, now):
-            _LOG.warning("another writer changes a HyperNode again and again", extra=fields(seconds=CONTEST_SECONDS))
+            _LOG.warning(
+                "another writer changes a HyperNode again and again, GKM leaves it alone",
+                extra=fields(hypernode=name, seconds=CONTEST_SECONDS),
+            )
             self._refused[name] = _Refusal(wanted.get(name), "", now + CONTEST_SECONDS, contested=True)
 
     def _decide(self, server: Server, wanted: Mapping[str, HyperNode]) -> list[Write]:

@@ -167,7 +167,9 @@ class GatesController(Controller):
                 self._pods.send(facts.uid, "", "")
                 return None
             hint = f": {install(Feature.POD_GATES)}" if error.status == HTTPStatus.FORBIDDEN else ""
-            _LOG.warning("scheduling gate of a pod not removed", extra=log_fields | fields(why=f"{error}{hint}"))
+            _LOG.warning(
+                "scheduling gate of a pod not removed, tried again", extra=log_fields | fields(why=f"{error}{hint}")
+            )
             return error
         _LOG.info("scheduling gate of a pod removed", extra=log_fields)
         return None

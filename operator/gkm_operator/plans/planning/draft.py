@@ -73,7 +73,7 @@ def _current_placement(former: Sequence[Group]) -> FormerPlan | None:
     try:
         return FormerPlan(tuple(former)) if former else None
     except ValueError as error:
-        _LOG.warning("former plan of a Run ignored", extra=fields(why=str(error)))
+        _LOG.warning("former plan of a Run invalid, Run planned without it", extra=fields(why=str(error)))
         return None
 
 

@@ -198,7 +198,10 @@ def parse_plan(plan: WatchedPlan) -> PlanRecord | None:
         groups = groups_of(spec)
         expires = None if spec.expires_at is None else datetime.fromisoformat(spec.expires_at).astimezone(UTC)
     except (PlanUnreadable, ValueError, OverflowError) as error:
-        _LOG.error("plan cannot be parsed", extra=fields(plan=f"{meta.namespace}/{meta.name}", why=str(error)))
+        _LOG.error(
+            "invalid plan ignored, it reserves no GPUs",
+            extra=fields(plan=f"{meta.namespace}/{meta.name}", why=str(error)),
+        )
         return None
     owner = meta.owner_references[0].uid if meta.owner_references else ""
     run = RunKey(meta.namespace, spec.run)

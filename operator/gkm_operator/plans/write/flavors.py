@@ -71,7 +71,9 @@ class FlavorCounts:
         try:
             api.apply(SERVICE_ACCOUNTS, value | {"automountServiceAccountToken": False}, field_manager=FIELD_MANAGER)
         except ApiError as error:
-            _LOG.warning("GPU flavors not written to ServiceAccount gkm-flavors", extra=fields(why=str(error)))
+            _LOG.warning(
+                "GPU flavors not written to ServiceAccount gkm-flavors, tried again", extra=fields(why=str(error))
+            )
             return False
         _LOG.info("GPU flavors written to ServiceAccount gkm-flavors", extra=fields(flavors=text[:400]))
         self._written = text

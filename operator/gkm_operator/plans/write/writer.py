@@ -117,10 +117,12 @@ class PlanWriter:
         try:
             exists = any(page.entries or page.unreadable for page in self._api.list_pages(PLANS, selector))
         except ApiError as error:
-            _LOG.warning("plan lookup failed", extra=log_fields | fields(why=str(error)))
+            _LOG.warning(
+                "lookup of a new plan failed, its GPUs stay reserved", extra=log_fields | fields(why=str(error))
+            )
             return False
         if not exists:
-            _LOG.warning("new plan not found on the API server, forgotten", extra=log_fields)
+            _LOG.warning("new plan not found on the API server, its GPUs are free again", extra=log_fields)
             self._index.remove_unconfirmed(plan)
         return not exists
 
@@ -152,7 +154,10 @@ class PlanWriter:
                 _LOG.info("plan of this name exists already, kept as it is", extra=log_fields)
                 return SendResult.EXISTS
             if not _is_definite_failure(error):
-                _LOG.warning("outcome of plan creation unknown", extra=log_fields | fields(why=str(error)))
+                _LOG.warning(
+                    "outcome of plan creation unknown, its GPUs stay reserved until a lookup",
+                    extra=log_fields | fields(why=str(error)),
+                )
                 return SendResult.UNKNOWN
             self._index.remove_unconfirmed(plan)
             self.refusal = str(error)
@@ -169,7 +174,10 @@ class PlanWriter:
             self._api.delete(PLANS, plan.name, plan.run.namespace)
         except ApiError as error:
             if not error.not_found:
-                _LOG.warning("plan deletion failed", extra=fields(plan="/".join(plan.key), why=str(error)))
+                _LOG.warning(
+                    "old plan not deleted, a later pass tries again",
+                    extra=fields(plan="/".join(plan.key), why=str(error)),
+                )
 
     def status(self, run: WatchedRun) -> RunStatus:
         """Return the status of a run, including a write of this process that the watch has not shown yet."""
@@ -183,7 +191,9 @@ class PlanWriter:
             stored = self._api.apply(RUNS, value, field_manager=FIELD_MANAGER, subresource="status")
         except ApiError as error:
             if not (error.not_found or error.conflict):
-                _LOG.warning("Run status not written", extra=fields(run=str(run.key), why=str(error)))
+                _LOG.warning(
+                    "Run status not written, a later pass tries again", extra=fields(run=str(run.key), why=str(error))
+                )
             return
         self._written.put(meta.uid, _WrittenStatus(meta.resource_version, stored.metadata.resource_version, new))
         event, condition = refusal_event(last.status, new), new.condition(CONDITION)
@@ -205,7 +215,10 @@ class PlanWriter:
         except ApiError as error:
             if error.not_found or error.conflict:
                 return True
-            _LOG.warning("plan status not written", extra=fields(plan="/".join(plan.key), why=str(error)))
+            _LOG.warning(
+                "plan status not written, a later pass tries again",
+                extra=fields(plan="/".join(plan.key), why=str(error)),
+            )
             return False
         self._written_plans.put(plan.key, plan.version)
         return True

@@ -252,7 +252,7 @@ def test_an_action_that_fails_is_tried_again_and_each_cause_is_logged(
 
     assert Controller("any").attempt(act, SOON) == "done"
     lines = [record.message for record in caplog.records]
-    assert lines == ["API server not available"] * (1 if isinstance(error, ApiError) else 3)
+    assert lines == ["controller failed, tried again"] * (1 if isinstance(error, ApiError) else 3)
 
 
 def test_an_action_is_tried_once_though_the_process_ends_at_once() -> None:

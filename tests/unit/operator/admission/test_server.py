@@ -161,7 +161,9 @@ def test_the_old_pair_serves_on_with_a_warning_while_certificate_and_key_do_not_
     assert site.ask("GET", "/healthz")[0] == 200
     site.issued.key.unlink()
     assert site.ask("GET", "/healthz")[0] == 200
-    assert [record.message for record in caplog.records] == ["webhook certificate not loaded"]
+    assert [record.message for record in caplog.records] == [
+        "webhook certificate not loaded, the former one stays in use"
+    ]
 
 
 def test_an_encrypted_key_is_an_error_without_a_prompt(tmp_path: Path) -> None:
