@@ -107,7 +107,7 @@ class RegistryAccess(CallOptions):
         if not isinstance(ref, LocalReference):
             return self.registry(ref, mirrored=False)
         if ref.registry == ARCHIVE:
-            raise UsageError(f"{ref} cannot be changed", "a docker-archive has no place for it; use oci:PATH")
+            raise UsageError(f"{ref} cannot be changed", "GKM only reads a docker-archive; use oci:PATH")
         return LayoutStore(ref.path)
 
     def pinned(self, reference: str) -> tuple[ImageSource, Reference]:

@@ -160,7 +160,9 @@ class RegistryDestination:
         try:
             token = ambient.token(self.environment)
         except OSError as error:
-            raise GKMError(Reason.UNAUTHORIZED, f"the identity token cannot be read: {error.strerror}") from error
+            raise GKMError(
+                Reason.UNAUTHORIZED, f"the identity token to sign captured images with cannot be read: {error.strerror}"
+            ) from error
         if token is None:
             raise GKMError(
                 Reason.UNAUTHORIZED,

@@ -83,11 +83,13 @@ def inspect(content: Path, inventory: Inventory, max_bytes: int, kept: Collectio
     for target in targets:
         fit = preflight.check([target], inventory.gpus)
         if not fit.fits:
-            raise GKMError(fit.reason or Reason.NO_GPU, f"the files name hardware that this node lacks: {fit.message}")
+            raise GKMError(
+                fit.reason or Reason.NO_GPU, f"the captured files name hardware that this node lacks: {fit.message}"
+            )
     if len(kinds) != 1:
         raise GKMError(
             Reason.METADATA_INVALID,
-            f"the files are for {len(kinds)} kinds of GPU of this node, a capture is for one",
+            f"the captured files are for {len(kinds)} kinds of GPU of this node, a capture must be for one",
         )
     (kind,) = kinds
     names = [cache.format.value for cache in caches]
@@ -174,7 +176,7 @@ class _Reader:
         """Refuse files for two kinds of GPU."""
         if self.compiled.is_ambiguous:
             named = " and ".join(escape(target.arch_name) for target in sorted(self.compiled.named_in))
-            raise GKMError(Reason.METADATA_INVALID, f"the compiled files are for {named}")
+            raise GKMError(Reason.METADATA_INVALID, f"the compiled files are for more than one kind of GPU: {named}")
 
     def _pass_over(self, _path: str, kind: FileKind, _size: int) -> None:
         self.left_out += kind is not FileKind.OTHER_CACHE

@@ -221,7 +221,9 @@ class CaptureSteps:
         try:
             image = oci_layout.open_layout(directory / IMAGE, elsewhere=before.base_layers)
         except FileNotFoundError:
-            error = GKMError(Reason.NODE_ERROR, "the packed image is gone", "it is packed again")
+            error = GKMError(
+                Reason.NODE_ERROR, "the packed image of the capture is gone from this node", "it is packed again"
+            )
         except GKMError as damage:
             if damage.reason not in _DAMAGED:
                 raise
@@ -229,7 +231,9 @@ class CaptureSteps:
         else:
             if image.digest == before.digest:
                 return image
-            error = GKMError(Reason.NODE_ERROR, "the packed image is another one", "it is packed again")
+            error = GKMError(
+                Reason.NODE_ERROR, "the packed image of the capture has not the recorded digest", "it is packed again"
+            )
         progress.save(directory, msgspec.structs.replace(before, state=CaptureState.INSPECTED, digest=""))
         raise error
 
@@ -272,12 +276,14 @@ class CaptureSteps:
 
 def _check_adds(base: FamilyBase, kept: frozenset[str], found: Inspection) -> None:
     if kept.issuperset(file.path for file in found.files):
-        raise GKMError(Reason.NOT_REQUIRED, f"every file is in the generation {base.digest} of the family")
+        raise GKMError(
+            Reason.NOT_REQUIRED, f"every captured file is already in the generation {base.digest} of the family"
+        )
 
 
 def _hardware(found: Progress) -> Hardware:
     if found.hardware is None:
-        raise GKMError(Reason.NODE_ERROR, "the record of the capture has no hardware")
+        raise GKMError(Reason.NODE_ERROR, "the record of the capture does not name the hardware it is for")
     return found.hardware
 
 
@@ -306,7 +312,7 @@ def check_new(
         GKMError: NOT_REQUIRED: the files exist already, and the message says where.
     """
     if origin.digest and _are_in_entry(layout, origin.digest, found):
-        raise GKMError(Reason.NOT_REQUIRED, f"every file is in the mounted cache {origin.digest}")
+        raise GKMError(Reason.NOT_REQUIRED, f"every captured file is already in the mounted cache {origin.digest}")
     for other in others:
         if other == directory:
             continue

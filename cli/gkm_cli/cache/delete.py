@@ -56,7 +56,9 @@ def delete(
 
 def _reference(text: str, *, with_signatures: bool) -> Reference:
     if text.startswith(FORMS):
-        raise UsageError(f"{text[:200]} is on this machine", "remove the path, or name an image in a registry")
+        raise UsageError(
+            f"{text[:200]} is on this machine, not in a registry", "remove the path, or name an image in a registry"
+        )
     ref = Reference.parse(text)
     if ":" not in text.rpartition("/")[2] and not ref.digest:
         raise UsageError(f"{text[:200]} names no tag and no digest", f"write {ref.name}:TAG or {ref.name}@sha256:…")

@@ -58,5 +58,5 @@ def _spec(text: bytes) -> Any:  # noqa: ANN401 -- the caller converts it
         return spec
     found = objects(text, "PlacementPlan")
     if len(found) > 1:
-        raise ObjectsUnreadable(f"it holds {count_of(len(found), 'plan')}")
+        raise ObjectsUnreadable(f"it holds {count_of(len(found), 'plan')}, one is needed")
     return found[0].value.get("spec")

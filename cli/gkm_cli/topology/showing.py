@@ -35,7 +35,9 @@ def print_capacity(
     cluster = of_cluster(options, where, with_usage=True)
     built = build(options, pods, cluster)
     if closest and closest not in built.tree.levels:
-        raise UsageError(f"--level is {closest!a}", f"the levels are {', '.join(built.tree.levels)}")
+        raise UsageError(
+            f"--level {closest!a} is no level of the topology", f"the levels are {', '.join(built.tree.levels)}"
+        )
     used = cluster.usage if cluster else read_usage(pods)
     uncounted = uncounted_notes(uncounted_flavors(built.nodes.values(), built.settings.labels.flavor), used.claiming)
     notes = (*built.notes, *uncounted)

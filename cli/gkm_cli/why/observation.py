@@ -128,7 +128,7 @@ def _summary(api: Api, node: str) -> KubeletSummary:
         return api.discover(f"/api/v1/nodes/{quote(node, safe='')}/proxy/stats/summary", KubeletSummary)
     except ApiError as error:
         # Without a next step: the right get nodes/proxy also lets its holder run programs in every pod (why.md).
-        raise Unreadable(f"kubelet of {node} does not report it: {error.message}", "") from error
+        raise Unreadable(f"kubelet of {node} does not report the use of the volume: {error.message}", "") from error
 
 
 def _layer_bytes(summary: ReadResult[KubeletSummary], facts: Facts) -> ReadResult[int]:

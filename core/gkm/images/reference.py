@@ -39,7 +39,7 @@ class Reference:
         if len(text) > MAX_LENGTH:
             raise _invalid(text, f"longer than {MAX_LENGTH} characters")
         if "://" in text:
-            raise _invalid(text, "a reference has no scheme")
+            raise _invalid(text, "leave out the scheme, such as https://")
         rest, separator, digest_text = text.partition("@")
         digest = _digest(text, digest_text) if separator else None
         registry, path = _split_host(rest)

@@ -77,7 +77,7 @@ def test_check_exits_with_3_and_prints_the_reason(image: str, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["cache", "inspect", "https://registry.example/x"], 2, "a reference has no scheme"),
+        (["cache", "inspect", "https://registry.example/x"], 2, "leave out the scheme, such as https://"),
         (["cache", "inspect", "127.0.0.1:1/x", "--plain-http"], 1, "refuses connections"),
         (["cache", "verify", "registry.example/x"], 2, "no signer is named"),
         (

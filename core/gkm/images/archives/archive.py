@@ -126,7 +126,10 @@ def members(stream: ByteStream, *, skip_links: bool = False) -> Iterator[tuple[T
         if kind in (_PAX, _PAX_GLOBAL, _GNU_NAME):
             extensions += 1
             if extensions > MAX_EXTENSIONS:
-                raise GKMError(Reason.UNSAFE_CONTENT, f"the image holds more than {MAX_EXTENSIONS} headers in a row")
+                raise GKMError(
+                    Reason.UNSAFE_CONTENT,
+                    f"the image holds an archive with more than {MAX_EXTENSIONS} headers in a row",
+                )
             data = _extension(stream, stated)
             if kind == _GNU_NAME:
                 name = data.rstrip(b"\0")
@@ -136,7 +139,9 @@ def members(stream: ByteStream, *, skip_links: bool = False) -> Iterator[tuple[T
                 name = records.get(b"path", name)
                 size = _decimal(records[b"size"]) if b"size" in records else size
             elif not _FORBIDDEN_GLOBAL_KEYS.isdisjoint(records):
-                raise GKMError(Reason.UNSAFE_CONTENT, "the image holds a header that names all of its files at once")
+                raise GKMError(
+                    Reason.UNSAFE_CONTENT, "the image holds a global pax header, which names all of its files at once"
+                )
             continue
         extensions = 0
         if skip_links and kind in _LINKS and not stated:
@@ -189,7 +194,10 @@ def _size(stated: int, pax: int | None) -> int:
 
 def _extension(stream: ByteStream, size: int) -> bytes:
     if size > MAX_HEADER_BYTES:
-        raise GKMError(Reason.UNSAFE_CONTENT, f"the image holds a header of {size} bytes")
+        raise GKMError(
+            Reason.UNSAFE_CONTENT,
+            f"the image holds a pax or GNU header of {size} bytes, at most {MAX_HEADER_BYTES} are read",
+        )
     data = stream.read(size)
     stream.skip(-size % BLOCK)
     return data
@@ -203,14 +211,14 @@ def _pax(data: bytes) -> dict[bytes, bytes]:
         space = data.find(b" ", start, start + MAX_DIGITS + 1)
         end = start + (_decimal(data[start:space]) if space >= 0 else 0)
         if space < 0 or not space < end <= len(data) or data[end - 1 : end] != b"\n":
-            raise GKMError(Reason.CONTENT_MISMATCH, "the archive in the image is damaged: a pax header")
+            raise GKMError(Reason.CONTENT_MISMATCH, "the archive in the image is damaged: a pax header is malformed")
         key, _, value = data[space + 1 : end - 1].partition(b"=")
         if key.startswith(b"GNU.sparse"):
             raise GKMError(Reason.UNSAFE_CONTENT, "the image holds a sparse file; only plain files are accepted")
         if key in records or len(records) >= MAX_RECORDS:
             raise GKMError(
                 Reason.UNSAFE_CONTENT,
-                f"the image holds a header with more than {MAX_RECORDS} records, or one of them twice",
+                f"the image holds a pax header with more than {MAX_RECORDS} records, or one of them twice",
             )
         records[key] = value
         start = end

@@ -110,7 +110,9 @@ def _decompressed(pieces: Iterable[bytes], make: Callable[[], _Decompressor]) ->
             chunk, data = _step(decompressor, data), b""
             produced += len(chunk)
             if produced > consumed * MAX_RATIO + RATIO_SLACK_BYTES:
-                raise GKMError(Reason.UNSAFE_CONTENT, f"a layer grows more than {MAX_RATIO} times: it is a bomb")
+                raise GKMError(
+                    Reason.UNSAFE_CONTENT, f"a layer unpacks to more than {MAX_RATIO} times its size: it is a bomb"
+                )
             if chunk:
                 yield chunk
             if decompressor.needs_input and not decompressor.eof:

@@ -83,7 +83,7 @@ class ArchiveSource(LocalSource):
         """Implement ImageSource.manifest."""
         digest = self._image.digest
         if ref.target != digest and (ref.digest or (ref.tag or "").startswith("sha256-")):
-            raise GKMError(Reason.NOT_FOUND, f"{ref} does not exist: the image in the archive becomes {digest}")
+            raise GKMError(Reason.NOT_FOUND, f"{ref} does not exist: the image of the archive has the digest {digest}")
         return Manifest(self._image.manifest, self._image.media_type, digest)
 
     def pieces(self, ref: Reference, descriptor: Descriptor) -> Iterator[bytes]:

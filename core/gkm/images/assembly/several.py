@@ -156,7 +156,9 @@ def scan_captured(content: Path, stated: Sequence[GpuTarget], kept: Collection[s
         raise missing
     names = joined(cache.format.value for cache in caches)
     if len(names) > MAX_TEXT:
-        raise GKMError(Reason.METADATA_INVALID, f"a capture holds no caches of so many runtimes: {names}")
+        raise GKMError(
+            Reason.METADATA_INVALID, f"the capture holds caches of more runtimes than one image can: {names}"
+        )
     return _in_order(caches)
 
 

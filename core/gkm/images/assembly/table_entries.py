@@ -67,7 +67,7 @@ class TableScan:
         why = f" after a mount: {runtime.unmovable}" if runtime.unmovable else ""
         raise GKMError(
             Reason.METADATA_MISSING,
-            f"the cache of {runtime.title} has no complete entry that can hit{why}",
+            f"the cache of {runtime.title} has no complete entry that another pod could use{why}",
             "compile in the pod, or build the caches of the other runtimes; "
             "docs/reference/formats.md says what can move",
         )
@@ -82,7 +82,8 @@ def check_versions(runtime: Runtime, stated: Iterable[str]) -> None:
     if missing := [name for name in runtime.versions if name not in set(stated)]:
         raise GKMError(
             Reason.METADATA_MISSING,
-            f"the keys of {runtime.title} do not have the versions of {', '.join(missing)}: another one would hit too",
+            f"the cache keys of {runtime.title} do not have the versions of {', '.join(missing)}: "
+            "programs of other versions would hit too",
             f"state them: {' '.join(f'--dependency-version {name}=VERSION' for name in missing)}",
         )
 

@@ -115,7 +115,7 @@ class RegistryWrites(RegistryHosts):
                     what, other = "a tag", f"name the digest: {ref.name}@sha256:…"
                 raise GKMError(
                     Reason.NOT_ALLOWED,
-                    f"{ref.registry} answers {response.status}: it deletes not {what} ({ref})",
+                    f"{ref.registry} answers {response.status}: it does not delete {what} ({ref})",
                     other,
                 )
             if response.status not in (OK, _ACCEPTED, NOT_FOUND):

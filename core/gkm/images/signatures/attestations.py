@@ -148,7 +148,10 @@ class AttestationReader:
 
     def _content(self, blob: Descriptor) -> bytes:
         if blob.size > self._remaining:
-            raise GKMError(Reason.TOO_LARGE, f"the attestations read before it have nearly {MAX_READ_BYTES >> 20} MiB")
+            raise GKMError(
+                Reason.TOO_LARGE,
+                f"the attestations read before it have nearly {MAX_READ_BYTES >> 20} MiB, the limit of an image",
+            )
         self._remaining -= blob.size
         return self.registry.small_blob(self.ref, blob, MAX_REQUIRED_BYTES)
 

@@ -53,7 +53,7 @@ def signer(signature: Signature, root: TrustedRootFile) -> Signer:
         # of them mean that the bundle does not count.
         raise Untrusted(f"cannot be verified: {_line(error)}") from error
     if payload_type != IN_TOTO or payload != signature.payload:
-        raise Untrusted("is read in two ways")
+        raise Untrusted("has another payload in GKM's reading than in sigstore's")
     return holder
 
 

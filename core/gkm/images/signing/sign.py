@@ -170,5 +170,8 @@ def attest(
     subject = registry.manifest(ref)
     bundle = forms.attestation(payload, signer)
     if len(bundle) > MAX_ATTESTATION_BYTES:
-        raise GKMError(Reason.TOO_LARGE, f"the statement about {ref} has {len(bundle)} bytes, signed")
+        raise GKMError(
+            Reason.TOO_LARGE,
+            f"the signed statement about {ref} has {len(bundle)} bytes, at most {MAX_ATTESTATION_BYTES} are read",
+        )
     return str(store.attach(registry, place, subject, bundle, predicate_type))

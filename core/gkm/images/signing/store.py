@@ -121,7 +121,7 @@ def _write_layers(registry: ImageStore, tag: Reference, before: LegacyTag, layer
     if len(layers) > MAX_LAYERS:
         raise TagUnusable(
             Reason.TOO_LARGE,
-            f"{tag} would hold {len(layers)} signatures, more than {MAX_LAYERS} are not read",
+            f"{tag} would hold {len(layers)} signatures, at most {MAX_LAYERS} are read",
             "remove those that are not needed any more",
         )
     # Payloads are not compressed, so the digest is the diff id; cosign counts the diff ids when it adds a signature.

@@ -115,7 +115,7 @@ def test_no_level_closer_than_the_given_one_is_shown(tmp_path: Path) -> None:
     done = topology("show", "--nodes", nodes, "--level", "rack")
     assert (done.returncode, done.stderr) == (
         2,
-        "error: --level is 'rack'; the levels are nvlink, block, cluster, region\n",
+        "error: --level 'rack' is no level of the topology; the levels are nvlink, block, cluster, region\n",
     )
 
 
