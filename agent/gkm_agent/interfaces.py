@@ -17,7 +17,7 @@ class CacheSource(Protocol):
 
     @property
     def synced(self) -> bool:
-        """Return whether `caches` is complete; only then is a cache that it lacks a deleted one."""
+        """Return whether `caches` is complete, so that a cache that is not in it is deleted."""
 
     def caches(self) -> list[WantedCache]:
         """Return the wanted caches of the last read, without waiting for a network."""

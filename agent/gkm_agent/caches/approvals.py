@@ -28,9 +28,9 @@ _LATER_FIELDS = frozenset({"attestations", "signatureRepository"})
 class Approval(Struct, frozen=True, rename="camel"):
     """An image that verification approved, with the `notice` of the verdict, if any.
 
-    `signers` are the signers whose signatures counted: a later policy can refuse them without the registry. `uid` is
-    the uid of the cache object that proved its access to the image; "" without Kubernetes and in checks of older
-    versions.
+    `signers` are the signers whose signatures it accepted: a later policy can refuse them without the registry.
+    `uid` is the uid of the cache object that proved its access to the image; "" without Kubernetes and in checks of
+    older versions.
     """
 
     image: str

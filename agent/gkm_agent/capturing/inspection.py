@@ -31,7 +31,7 @@ from gkm.runtimes.triton import ELF, ELF_SUFFIXES, GROUP
 from gkm_agent.capturing.progress import MAX_FILES_BYTES
 
 MAX_FILES: Final = 50_000
-"""A real cache of 1 GB has 15,000. The attestation lists them all."""
+"""Limit of files in a capture. A real cache of 1 GB has 15,000; the attestation lists them all."""
 MAX_GROUP_BYTES: Final = 64 << 10
 MAX_METADATA_BYTES: Final = 4 << 20
 _LISTED_BYTES: Final = 128
@@ -52,26 +52,26 @@ class Inspection:
 
     @property
     def size_bytes(self) -> int:
-        """Return the bytes of all files."""
+        """Return the size of all files in bytes."""
         return sum(file.size for file in self.files)
 
     @property
     def content_digest(self) -> str:
-        """Return the size of all files in bytes."""
+        """Return one digest of the hardware and of all files."""
         return content_digest(self.hardware.key, self.files)
 
 
 def inspect(content: Path, inventory: Inventory, max_bytes: int, kept: Collection[str] = ()) -> Inspection:
     """Inspect a capture and return its files; the total size is checked against `max_bytes` before any file is read.
 
-    `kept` are the files of the image that it extends.
+    `kept` are the paths of the files in the image that the capture extends.
 
     Raises:
         GKMError: UNSAFE_CONTENT for links, devices, names and paths that no cache has; TOO_LARGE; METADATA_MISSING when
-            it is no cache; METADATA_INVALID when its files contradict each other; the reasons of the preflight check
+            the files are no cache; METADATA_INVALID when they contradict each other; the reasons of the preflight check
             when they name hardware that this node does not have. NO_GPU and GPU_LOST when the node's hardware is
             unknown now: try again.
-        OSError: it cannot be read.
+        OSError: a file cannot be read.
     """
     measured = _measured(inventory)
     read = _Reader(_Limits(max_bytes))

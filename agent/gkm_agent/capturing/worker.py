@@ -260,7 +260,7 @@ _SHOWN = {
 
 @dataclass(frozen=True, slots=True)
 class KnownCapture:
-    """A capture of this node; `since` is its end in seconds since the epoch.
+    """A capture of this node; `since` is the time at which its copy ended, in seconds since the epoch.
 
     `family` is its cache family, "" if absent.
     """

@@ -15,15 +15,21 @@ from gkm.gpus.values import Gpu, Inventory, LinkErrors
 from gkm_agent.fabric.nvlink import is_attached
 
 WINDOW_READINGS = 30
-"""Half an hour, at one reading a minute."""
+"""Number of readings in the window: half an hour, at one reading a minute."""
 RECOVERED_READINGS = 3
-"""Sound links do not recover: of 5,760 links, one had recoveries, 3 of them in 21 minutes. Five days later it failed
-(marin-community/marin #9086)."""
+"""Readings of a window with a recovery of a link from which on the link is faulty.
+
+Sound links do not recover: of 5,760 links, one had recoveries, 3 of them in 21 minutes. Five days later it failed
+(marin-community/marin #9086).
+"""
 REPLAYED_READINGS = 16
-"""A sound link may send packets again. More than 15 minutes of 30 with errors are too many
-(NVIDIA/nvidia-resiliency-ext #302)."""
+"""Readings of a window with a replay of a link from which on the link is faulty.
+
+A sound link may send packets again. More than 15 minutes of 30 with errors are too many
+(NVIDIA/nvidia-resiliency-ext #302).
+"""
 LINK_ERRORS = "link errors"
-"""The word for it, in messages and in docs/reference/reasons.md."""
+"""The word for a faulty link in messages and in docs/reference/reasons.md."""
 _SHOWN = 8
 _Link = tuple[int, int]
 """The index of a GPU and the number of a link."""
@@ -38,7 +44,7 @@ class Growth(NamedTuple):
 
 
 class LinkWindow:
-    """The last readings. For one thread."""
+    """The links whose error counters grew in each of the last readings. Only one thread may use it."""
 
     def __init__(self) -> None:
         self._last: dict[_Link, LinkErrors] = {}
@@ -46,7 +52,7 @@ class LinkWindow:
         self._recovered: deque[frozenset[_Link]] = deque(maxlen=WINDOW_READINGS)
 
     def observe(self, inventory: Inventory) -> Growth:
-        """Add a reading; return what grew since the one before."""
+        """Add a reading; return how much the error counters grew since the previous reading."""
         last, self._last = self._last, dict(_links(inventory.gpus))
         replays = _grown(last, self._last, lambda link: link.replays)
         recoveries = _grown(last, self._last, lambda link: link.recoveries)
@@ -56,7 +62,10 @@ class LinkWindow:
 
     @property
     def fault(self) -> str:
-        """Return the links whose errors recur, "" without any. The text has no counts: each change of it is written."""
+        """Return a text with the links whose errors recur, "" without any.
+
+        It has no counts: each change of the text is a write to the API.
+        """
         limits = ((self._replayed, REPLAYED_READINGS), (self._recovered, RECOVERED_READINGS))
         links = sorted({link for readings, limit in limits for link in _frequent(readings, limit)})
         if not links:

@@ -70,7 +70,7 @@ class SubnetSurvey:
     """A thread that runs the survey while the configuration chooses this node.
 
     `labels` returns the labels of the Node, None while they are unknown. The file `whole` has the last survey in which
-    all devices answered: readers of surveys may start anew, and so may this process.
+    all devices answered, also after a restart; a partial survey is completed from it.
     """
 
     def __init__(

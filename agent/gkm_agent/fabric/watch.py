@@ -167,9 +167,9 @@ class FabricWatch:
 
 @dataclass(frozen=True, slots=True)
 class SettledVerdict:
-    """The last reported verdict (None before the first), and since when how many readings contradicted it.
+    """The last reported verdict, None before the first, and the number of readings in a row that contradict it.
 
-    `since` is in monotonic seconds.
+    `since` is the time of the first such reading, in monotonic seconds.
     """
 
     reported: FabricVerdict | None = None

@@ -168,7 +168,7 @@ class KubernetesFabricSink:
         self._stored_survey = ""
 
     def publish(self, report: FabricReport) -> None:
-        """See FabricSink."""
+        """Implement Sink.publish: write NodeFabric and the labels of the Node."""
         owner = known_owner(self._owner(), self._node)
         with api_errors():
             # The labels first, because schedulers act on them.
@@ -176,7 +176,7 @@ class KubernetesFabricSink:
             self._publish_status(owner, report.status)
 
     def invalidate(self) -> None:
-        """See FabricSink."""
+        """Implement Sink.invalidate."""
         self._written = self._written and self._written._replace(uid="")
         self._patched = None
         self._stored_survey = ""

@@ -89,12 +89,12 @@ class NodeImages(RegistryImages):
         return self.with_pull_secrets(wanted.image, wanted.ref.namespace, wanted.pull_secrets)
 
     def resolve(self, image: str) -> str:
-        """See CacheImages."""
+        """Implement ImageVerifier.resolve."""
         with metrics.PULL_SECONDS.labels("resolve").time():
             return super().resolve(image)
 
     def verify(self, image: str, digest: str, namespace: str | None) -> Verdict:
-        """See CacheImages."""
+        """Implement ImageVerifier.verify, and record its duration."""
         verify = super().verify
         return timed_verification(lambda: verify(image, digest, namespace))
 

@@ -75,7 +75,7 @@ class FileFabricSink:
         self._survey = directory / f"{self._node}.ibnetdiscover.gz"
 
     def publish(self, report: FabricReport) -> None:
-        """See FabricSink."""
+        """Implement Sink.publish: write the file of NodeFabric."""
         now = timestamp()
         with _written_to(self._path):
             found = _read(self._path, NodeFabric)
@@ -85,7 +85,7 @@ class FileFabricSink:
                 _replace(self._path, fabric_object(self._node, new, now))
 
     def invalidate(self) -> None:
-        """See FabricSink; `publish` reads the file each time."""
+        """Implement Sink.invalidate; no action, because `publish` reads the file each time."""
 
     def survey(self, packed: bytes) -> None:
         """Implement FabricSink.survey."""

@@ -108,7 +108,7 @@ def least_free(total: int, bounds: Store) -> int:
 class DiskBudget:
     """Keeps the store and the disk of one node within their limits.
 
-    Thread-safe: pulls reserve space, the loop enforces it.
+    Thread-safe: pulls reserve space, and the reconcile loop enforces the limits.
     """
 
     def __init__(self, store: PointerStore, bounds: Store, clock: Callable[[], float]) -> None:

@@ -28,7 +28,7 @@ MAX_CAPTURES: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class CapturedVolume:
-    """The captured files of one volume: `since` in seconds since the epoch, `size` in bytes."""
+    """The captured files of a volume: `since` is the end of their copy in seconds since the epoch, `size` in bytes."""
 
     volume_id: str
     since: float

@@ -15,7 +15,7 @@ from gkm_agent.store.catalog import EntryInfo
 def is_evictable(pointer: Pointer) -> bool:
     """Return whether a full disk may evict the entry of this cache, because the cache fits no GPU of this node.
 
-    A lost GPU does not count, because it usually returns.
+    The entry of a cache for a lost GPU stays, because the GPU usually returns.
     """
     return pointer.state is CacheState.INCOMPATIBLE and pointer.reason != Reason.GPU_LOST
 

@@ -279,7 +279,7 @@ def records_of(layout: Layout, digest: str) -> list[VolumeRecord]:
 def damage_of(layout: Layout, digest: str, known_path: str) -> str:
     """Return the damage of an entry, "" if it is sound or missing.
 
-    `known_path` is a file that an earlier check found.
+    `known_path` is the path of a file that an earlier check found damaged, "" without any.
     """
     try:
         if entry.find(layout, digest) is None:

@@ -68,7 +68,7 @@ class Heartbeat:
             series.succeeded("pass")
 
     def vitals(self, *, listed: bool, gpus: bool) -> Vitals:
-        """Return what the health pages decide on."""
+        """Return the state of the process for the health pages."""
         return Vitals(max(0.0, self._clock() - self._last), self._succeeded, listed, gpus)
 
 

@@ -224,7 +224,7 @@ def gpus_read(inventory: Inventory) -> None:
 
 
 def link_errors_grew(replays: int, recoveries: int) -> None:
-    """Count errors of NVLinks, from 0 on."""
+    """Add new errors to the counters of NVLinks; the first call creates the counters, also with 0."""
     LINK_ERRORS.labels("replay").inc(replays)
     LINK_ERRORS.labels("recovery").inc(recoveries)
 

@@ -58,7 +58,7 @@ class VolumeLayers:
     def lower_layers(self, entry: int | None, record: VolumeRecord) -> Iterator[Sequence[int]]:
         """Yield descriptors of a volume's lower layers, the topmost first.
 
-        The record must be on disk before: it keeps the tree from being removed.
+        The record of the volume must be on disk already: it keeps the rewritten files from being removed.
 
         Raises:
             StatusError: the rewritten files cannot be written; the message says whether a retry can help.

@@ -23,7 +23,7 @@ from gkm_csi.proto.csi_pb2 import NodePublishVolumeRequest, VolumeCapability
 from gkm_csi.status_errors import Code, StatusError, invalid_argument
 
 MAX_ATTRIBUTES_BYTES: Final = 4096
-"""Bytes of all keys and values together."""
+"""Limit of all keys and values of volume_context together, in bytes."""
 MAX_PATH_BYTES: Final = 4095
 _MAX_POD_FIELD: Final = 253
 _Mode = VolumeCapability.AccessMode
