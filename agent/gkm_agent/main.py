@@ -105,7 +105,7 @@ def main(arguments: list[str] | None = None) -> None:
             extra=fields(state=str(options.layout.state)),
         )
     except (ConfigInvalid, NotConnected, OSError) as error:
-        _LOG.error("agent failed", extra=fields(why=str(error)))
+        _LOG.error("agent failed, process ends", extra=fields(why=str(error)))
     sys.exit(FAILED)
 
 

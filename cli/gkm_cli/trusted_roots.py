@@ -60,7 +60,7 @@ def trusted_root(environment: Mapping[str, str] = os.environ) -> Path:
         if _is_valid(directory):
             return copy
         if isinstance(error, LockBusy):
-            message = f"another process fetches the trusted root for more than {TOTAL_SECONDS:g} seconds"
+            message = f"another process has been fetching the trusted root for {TOTAL_SECONDS:g} seconds"
             raise CommandFailed(f"{message}; wait for it, or {_NAME_FILE}") from error
         if isinstance(error, OSError):
             message = f"the trusted root cannot be stored in {directory}: {error.strerror}"

@@ -186,7 +186,9 @@ class CaCopies(Controller):
             patch = bundle_patch(self._api.get(configuration.resource, configuration.name), bundle)
             if patch is not None:
                 self._api.merge(configuration.resource, configuration.name, patch)
-                _LOG.info("webhook CAs copied", extra=fields(configuration=str(configuration)))
+                _LOG.info(
+                    "webhook CAs copied into a webhook configuration", extra=fields(configuration=str(configuration))
+                )
         except ApiError as error:
             return error
         return None

@@ -125,7 +125,7 @@ class Reconciler:
             try:
                 self.reconcile()
             except Exception:  # noqa: BLE001 -- a defect costs one pass, not the agent
-                _LOG.exception("reconcile of the node failed")
+                _LOG.exception("reconcile of the node failed, the next pass tries again")
                 self._heartbeat.beat(succeeded=False)
             else:
                 self._heartbeat.beat(succeeded=True)
@@ -209,7 +209,9 @@ class Reconciler:
                 failed.add(ref)
                 self._record_end(desired.caches[ref], replace(failure_of(error), persisted=False))
                 observed[ref] = replace(observed[ref], attempt=self._retries.attempt_of(desired.caches[ref]))
-                _LOG.exception("cache reconcile failed", extra=fields(cache=str(ref), why=str(error)))
+                _LOG.exception(
+                    "cache reconcile failed, tried again later", extra=fields(cache=str(ref), why=str(error))
+                )
         pulls = {ref: action for ref, action in actions if isinstance(action, StartPull) and ref not in failed}
         self._start_pulls(pulls, desired, observed)
         return observed

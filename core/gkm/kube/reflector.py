@@ -253,7 +253,10 @@ class Reflector(Generic[T]):
         try:
             self._on_refused(self.resource, entry, why)
         except Exception:  # noqa: BLE001 -- a handler must not end the watch
-            _LOG.exception("watch handler failed for a refused object", extra=fields(resource=self.resource.plural))
+            _LOG.exception(
+                "watch handler failed for an object that exceeds the limits",
+                extra=fields(resource=self.resource.plural),
+            )
 
     def _delete(self, key: Key) -> None:
         with self._delivery:

@@ -194,7 +194,7 @@ class WorkQueue(Generic[K]):
             retry_after, refused = error.retry_after, error.retry_after > 0
             _LOG.warning("reconcile retry scheduled", extra=fields(queue=self.name, key=str(key), why=str(error)))
         except Exception:  # noqa: BLE001 -- a handler must not end the worker
-            _LOG.exception("reconcile failed", extra=fields(queue=self.name, key=str(key)))
+            _LOG.exception("reconcile failed, retry scheduled", extra=fields(queue=self.name, key=str(key)))
             result = "failed"
         else:
             self._failures.pop(key, None)

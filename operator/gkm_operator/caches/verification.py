@@ -224,7 +224,7 @@ class VerificationQueue:
     def _store(self, cache: Cache, result: CheckResult) -> None:
         key, outcome, uid = result.key, result.outcome, cache.metadata.uid
         _LOG.info(
-            "cache image checked",
+            "signatures of a cache image checked",
             extra=fields(
                 cache=str(key),
                 image=outcome.image,

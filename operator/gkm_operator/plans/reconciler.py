@@ -144,7 +144,7 @@ class RunReconciler:
         except NotLeading:
             raise
         except Exception:  # noqa: BLE001 -- a run for which the planner fails must not stop the others
-            _LOG.exception("planner failed for a Run", extra=fields(run=str(case.run.key)))
+            _LOG.exception("planner failed for a Run, the other Runs are planned", extra=fields(run=str(case.run.key)))
             result = self._planner.failed(case, capacity, snapshot)
         if result is None:
             return False

@@ -95,7 +95,7 @@ def test_a_run_for_which_the_planner_fails_is_refused_and_others_are_planned(
     site.controller.work()
     site.until("good", "Planned")
     site.until("bad", "PlannerFailed")
-    assert "planner failed for a Run" in caplog.messages
+    assert "planner failed for a Run, the other Runs are planned" in caplog.messages
 
 
 def test_a_refused_run_is_not_searched_again_while_nothing_changes(

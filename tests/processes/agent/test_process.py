@@ -194,7 +194,7 @@ def test_an_address_in_use_is_logged_and_ends_the_agent(machine: Machine) -> Non
         port = taken.getsockname()[1]
         with running(machine, f"--health=127.0.0.1:{port}") as agent:
             assert agent.process.wait(DEADLINE) == 1
-    (why,) = [line["why"] for line in agent.events if line["event"] == "agent failed"]
+    (why,) = [line["why"] for line in agent.events if line["event"] == "agent failed, process ends"]
     assert why.startswith("[Errno 98] ")
     assert f"--health 127.0.0.1:{port}: cannot listen there" in why
 

@@ -287,7 +287,11 @@ class Registry(RegistryWrites):
                 if error.reason not in _FAULTS_OF_A_SOURCE:
                     raise
                 level = logging.DEBUG if error.reason is Reason.NOT_FOUND else logging.WARNING
-                _LOG.log(level, "mirror skipped", extra=fields(mirror=mirror, image=str(ref), why=str(error)))
+                _LOG.log(
+                    level,
+                    "mirror skipped, the next source is read",
+                    extra=fields(mirror=mirror, image=str(ref), why=str(error)),
+                )
         return read(registry)
 
     @contextmanager

@@ -229,7 +229,7 @@ def test_log_lines_name_a_cache_in_one_form(site: Site, caplog: pytest.LogCaptur
     site.run()
     site.until_verified("RegistryUnavailable")
     until(lambda: site.api.get(CLUSTERGKMCACHES, "x").status.resolved_digest == OTHER, "the other is verified")
-    looks = [vars(record) for record in caplog.records if record.getMessage() == "cache image checked"]
+    looks = [vars(record) for record in caplog.records if record.getMessage() == "signatures of a cache image checked"]
     assert {look["cache"] for look in looks} == {"GKMCache a/x", "ClusterGKMCache x"}
     assert all(("digest" in look) == (look["cache"] != "GKMCache a/x") for look in looks)
     tries = [vars(record) for record in caplog.records if record.getMessage() == "reconcile retry scheduled"]
