@@ -112,7 +112,7 @@ def wait(
         except ApiError as error:
             failures += 1
             _LOG.warning(
-                "API server not available, checks of the start are tried again",
+                "API server not available, start-up checks are tried again",
                 extra=fields(failures=failures, why=str(error)),
             )
             stop.wait(backoff.pause(failures, error.retry_after))

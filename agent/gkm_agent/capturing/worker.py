@@ -190,7 +190,9 @@ class CaptureWorker:
         except CaptureStopped:
             raise
         except Exception as error:  # noqa: BLE001 -- a defect costs one attempt
-            _LOG.exception("attempt to pack and push a capture failed by a defect", extra=fields(volume=volume_id))
+            _LOG.exception(
+                "attempt to pack and push a capture failed because of a defect", extra=fields(volume=volume_id)
+            )
             self._record_failure(volume_id, Reason.NODE_ERROR, type(error).__name__)
 
     def _may_push(self, volume_id: str, packed: Progress) -> bool:

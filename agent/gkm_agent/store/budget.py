@@ -318,7 +318,9 @@ class DiskBudget:
                 f"{bounds.min_free_percent:g}): {need.disk} more are needed"
             )
         if figures.inodes < bounds.min_free_percent:
-            texts.append(f"{figures.inodes:.1f} % of its inodes are free, {bounds.min_free_percent:g} % must stay so")
+            texts.append(
+                f"{figures.inodes:.1f} % of the disk's inodes are free, {bounds.min_free_percent:g} % must stay free"
+            )
         return (
             f"{'; '.join(texts)}; {spare} bytes of unused caches can be evicted, "
             f"{max(0, short.bytes - spare)} bytes more are lacking"

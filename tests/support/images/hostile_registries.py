@@ -158,7 +158,7 @@ PLACES = (
         3,
         spoilt(blob(faults.redirected, "file:///etc/passwd")),
         Reason.NOT_ALLOWED,
-        "no http address",
+        "not http or https",
     ),
     Row(
         "a redirect without tls",

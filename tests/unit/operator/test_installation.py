@@ -63,7 +63,7 @@ def test_passing_errors_are_waited_out(status: int, caplog: pytest.LogCaptureFix
     api.fault = lambda verb, _: ApiError(status, "", "away") if verb == "list" and next(failures) < 3 else None
     assert installation.wait(api, LEASE, Event(), Backoff(0.001, 0.001))
     assert [record.message for record in caplog.records] == [
-        "API server not available, checks of the start are tried again"
+        "API server not available, start-up checks are tried again"
     ] * 3
 
 

@@ -159,7 +159,8 @@ class Transport:
             target = addresses.parse_address(location, origin)
         except addresses.NotHttpAddress as error:
             raise GKMError(
-                Reason.NOT_ALLOWED, f"{self.registry} redirects to {str(error)!r}, which is no http address"
+                Reason.NOT_ALLOWED,
+                f"{self.registry} redirects to an address with the scheme {str(error)!r}, not http or https",
             ) from error
         except addresses.InvalidAddress as error:
             raise self.unavailable("it sent an invalid address") from error

@@ -51,7 +51,7 @@ def test_a_pull_waits_until_there_are_inodes(tmp_path: Path, monkeypatch: pytest
     node.settle()
     said = node.pointer(CacheRef("ml-apps", "a"))
     assert said.reason == Reason.DISK_FULL
-    assert "0.3 % of its inodes are free, 20 % must stay so" in said.message
+    assert "0.3 % of the disk's inodes are free, 20 % must stay free" in said.message
 
     free[0] = 900
     node.now += 700
