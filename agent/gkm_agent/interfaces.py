@@ -23,13 +23,13 @@ class CacheSource(Protocol):
         """Return the wanted caches of the last read, without waiting for a network."""
 
     def start(self) -> None:
-        """Start to watch; return at once."""
+        """Start to watch the wanted caches; return at once."""
 
     def wait(self, seconds: float) -> bool:
         """Wait at most `seconds` for the first complete read; return whether it is done."""
 
     def stop(self) -> None:
-        """Stop watching, in bounded time."""
+        """Stop watching the wanted caches, in bounded time."""
 
 
 class NotWritten(Exception):
@@ -47,7 +47,7 @@ class Sink(Protocol[T_contra]):
     """Publishes one kind of value, and writes only if the published value differs."""
 
     def publish(self, value: T_contra, /) -> None:
-        """Write the value.
+        """Write the value where it is published, unless it is there already.
 
         Raises:
             NotWritten: at least a part of the value is not written.

@@ -63,7 +63,7 @@ class KernelWatch:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="kernels")
 
     def stop(self) -> None:
-        """Return once no scan runs."""
+        """Wait until no scan of a volume runs."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def usage_measured(self, record: VolumeRecord, usage: os.statvfs_result) -> None:

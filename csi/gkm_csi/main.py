@@ -86,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Paths and limits on this node."""
+    """The options of gkm-csi: the name of the node, and paths and limits on it."""
 
     node: str
     layout: Layout

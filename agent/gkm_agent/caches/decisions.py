@@ -183,7 +183,7 @@ def verdict_pointer(
 ) -> Pointer:
     """Return the pointer after the preflight check: Incompatible if no GPU fits, otherwise Ready.
 
-    The entry must exist.
+    The store must have the entry of `digest`.
     """
     if not fit.fits:
         message = fit.message if fit.reason is Reason.NO_GPU else f"no GPU of this node fits: {fit.message}"

@@ -41,7 +41,7 @@ class Destination(Protocol):
     """
 
     def push(self, ref: Reference, image: LocalImage, report: ProgressCallback) -> str:
-        """Store an image under a tag, and return its digest; skip blobs that the registry has. Raises GKMError."""
+        """Push an image under the tag `ref`, less the blobs in the registry; return its digest. Raises GKMError."""
 
     def layers(self, pinned: Reference) -> BaseLayers | None:
         """Return the layers of a base image in the registry; None if they cannot be reused. Raises GKMError."""
@@ -78,7 +78,7 @@ class CaptureStopped(Exception):
 
 @dataclass(frozen=True)
 class RegistryDestination:
-    """The Destination that the configuration names."""
+    """Pushes and signs images of captures with the registry and the signer that the configuration names."""
 
     config: Config
     secrets: PullSecrets

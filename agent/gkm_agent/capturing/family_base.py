@@ -44,7 +44,7 @@ class FamilyBase:
 
     @property
     def digest(self) -> str:
-        """Return the digest of the image."""
+        """Return the digest of the base image."""
         return self.image.partition("@")[2]
 
 
@@ -73,7 +73,7 @@ def chosen_base(layout: Layout, family: CacheRef) -> FamilyBase | None:
 
 
 def files_in(layout: Layout, base: FamilyBase) -> frozenset[str]:
-    """Return the paths of the files in a base.
+    """Return the paths of the files in the base of a captured image.
 
     Raises:
         GKMError: NODE_ERROR, the store no longer has the entry, and the agent pulls it again.

@@ -52,12 +52,12 @@ class Inspection:
 
     @property
     def size_bytes(self) -> int:
-        """Return the size of all files in bytes."""
+        """Return the size of all captured files in bytes."""
         return sum(file.size for file in self.files)
 
     @property
     def content_digest(self) -> str:
-        """Return one digest of the hardware and of all files."""
+        """Return one digest of the hardware and of all captured files."""
         return content_digest(self.hardware.key, self.files)
 
 

@@ -42,7 +42,7 @@ class CaptureState(StrEnum):
 
     @property
     def is_final(self) -> bool:
-        """Return whether no further step follows."""
+        """Return whether no further step of the capture follows."""
         return self in (CaptureState.ANNOUNCED, CaptureState.DUPLICATE, CaptureState.REFUSED)
 
 
@@ -127,12 +127,12 @@ def save(directory: Path, progress: Progress) -> None:
 
 
 def save_files(directory: Path, listed: list[PackedFile]) -> None:
-    """Write the file list of the image; raises OSError."""
+    """Write the list of the files in a captured image; raises OSError."""
     files.replace(directory / FILES_FILE, msgspec.json.encode(listed))
 
 
 def load_files(directory: Path) -> list[PackedFile]:
-    """Return the file list of the image.
+    """Return the list of the files in a captured image.
 
     Raises:
         UnreadableState: the list is missing, or `save_files` did not write it.

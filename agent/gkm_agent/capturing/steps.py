@@ -57,7 +57,7 @@ _UNKNOWN_HARDWARE: Final = frozenset({Reason.NO_GPU, Reason.GPU_LOST})
 
 @dataclass(frozen=True, slots=True)
 class CaptureSteps:
-    """Runs the steps for all captures of a node. Only one thread may use it."""
+    """Runs the steps that turn captures of a node into signed images. Only one thread may use it."""
 
     layout: Layout
     settings: Capture

@@ -29,7 +29,7 @@ class Command:
         )
 
     def run(self) -> bytes:
-        """Run the program and return its output; raises as `result`."""
+        """Run the program and return its standard output; raises FabricCommandFailed."""
         return self.result().output
 
     def result(self) -> CommandResult:

@@ -23,7 +23,7 @@ def fabric_object(node: str, status: NodeFabricStatus, updated: str, owner_uid: 
 
 
 def healthy(status: NodeFabricStatus) -> tuple[str, str, str]:
-    """Return status, reason and message of the condition Healthy.
+    """Return status, reason and message of the condition Healthy of a NodeFabric.
 
     It is Unknown for a node without a fabric, and while a GPU registers: that is no fault of a node that boots.
     """
@@ -41,7 +41,7 @@ def healthy(status: NodeFabricStatus) -> tuple[str, str, str]:
 def last_domain(status: NodeFabricStatus, before: NodeFabricStatus) -> str:
     """Return the NVLink domain of a node.
 
-    During a fault, the domain from before: the node is still in the same rack.
+    During a fault, the domain from before the fault: the node is still in the same rack.
     """
     return "" if status.domain or status.health == "none" else before.domain or before.last_domain
 

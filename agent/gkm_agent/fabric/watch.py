@@ -227,6 +227,6 @@ class Neighbors:
             return Links(problems=(_TIMESTAMP.sub("", str(error)),))
 
     def cancel(self) -> None:
-        """End a query that runs in another thread."""
+        """End a run of lldpcli that another thread waits for."""
         if self._command is not None:
             self._command.cancel()

@@ -51,7 +51,7 @@ class CacheImages(ImageVerifier, Protocol):
         """
 
     def fetch(self, image: CacheImage, progress: Progress, reservation: DiskReservation | None) -> StoreEntry:
-        """Return the complete entry of an image; pull it if the store lacks it. An error of `progress` ends the pull.
+        """Return the store entry of an image; pull it if the store lacks it. An error of `progress` ends the pull.
 
         Raises:
             GKMError: the fetch failed and left no entry.

@@ -131,7 +131,7 @@ class RetrySchedule:
         return self._namespace_starts.get(namespace, 0.0)
 
     def record_end(self, wanted: WantedCache, failure: Failure | None) -> None:
-        """Record that an attempt ended; `failure` is None after a success."""
+        """Record that a pull of a cache ended; `failure` is None after a success."""
         if failure is None:
             self._attempts.pop(wanted.ref, None)
             return
@@ -155,7 +155,7 @@ class RetrySchedule:
         return attempt if attempt is not None and attempt.wanted == wanted else None
 
     def retain_only(self, refs: Container[CacheRef]) -> None:
-        """Drop every cache that is not among `refs`."""
+        """Forget the attempts for every cache that is not among `refs`."""
         for memory in (self._attempts, self._starts):
             for ref in [ref for ref in memory if ref not in refs]:
                 del memory[ref]

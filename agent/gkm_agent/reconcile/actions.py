@@ -55,7 +55,7 @@ Actions = list[tuple[CacheRef, CacheAction]]
 
 
 def decide(desired: DesiredState, observation: Observation, pulling: Container[CacheRef], now: float) -> Actions:
-    """Return the actions of one pass.
+    """Return the actions of one reconcile pass.
 
     A cache in `pulling` gets no action, unless its pointer belongs to an earlier object of the same name.
     """

@@ -395,5 +395,5 @@ class UnpersistedFailures:
         return result
 
     def retain_only(self, refs: Container[CacheRef]) -> None:
-        """Drop every cache that is not among `refs`."""
+        """Forget the failures of every cache that is not among `refs`."""
         self._failures = {ref: failure for ref, failure in self._failures.items() if ref in refs}

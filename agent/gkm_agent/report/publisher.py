@@ -53,7 +53,7 @@ class Publisher(Generic[T]):
         self._thread = Thread(target=self._run, name=f"{name}-publisher", daemon=True)
 
     def start(self) -> None:
-        """Start to write; return at once."""
+        """Start the thread that writes the latest value; return at once."""
         self._thread.start()
 
     def stop(self, timeout: float) -> None:

@@ -56,7 +56,7 @@ class _File:
 
 
 class FileSource:
-    """The CacheSource of a directory. It polls, because polling works on every file system."""
+    """The CacheSource of a directory of manifests. It polls, because polling works on every file system."""
 
     def __init__(self, directory: Path, changed: Event, interval: float = SCAN_SECONDS) -> None:
         self._directory = directory
@@ -176,7 +176,7 @@ class _SecretData(Struct, rename="camel"):
 
 
 def manifests_in(text: bytes) -> Manifests:
-    """Return the content of a file.
+    """Return the caches and the Secrets in the text of a manifest file.
 
     Raises:
         BadManifest: the text is not YAML, or a document is no cache and no Secret.

@@ -26,7 +26,10 @@ SWEEP_SECONDS = 60.0
 
 
 class Collector:
-    """Removes unused entries. While a volume record is unreadable it removes no entry, and logs that once."""
+    """Removes store entries that no cache and no volume record names.
+
+    While a volume record is unreadable it removes no entry, and logs that once.
+    """
 
     def __init__(
         self,

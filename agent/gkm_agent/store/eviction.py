@@ -44,7 +44,7 @@ def expired(entries: Mapping[str, EntryInfo], unnamed: AbstractSet[str], now: fl
 
 
 def eviction_order(entries: Mapping[str, EntryInfo], spare: AbstractSet[str]) -> list[str]:
-    """Return evictable entries, the least recently mounted first."""
+    """Return the digests in `spare`, which may be evicted: the least recently mounted entry first."""
     return sorted(spare & entries.keys(), key=lambda digest: (entries[digest].mounted, digest))
 
 

@@ -112,7 +112,7 @@ class PointerStore:
                 return None
 
     def save_check(self, check: Approval, token: PullToken) -> None:
-        """Write a check; raises as `save`."""
+        """Write the record that verification approved an image of a cache; raises as `save`."""
         with self._lock:
             token.check()
             approvals.save(self.layout, token.ref, check)

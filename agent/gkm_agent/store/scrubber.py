@@ -81,7 +81,7 @@ class Scrubber:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop; a check in progress ends at its next piece."""
+        """Stop the thread; a check in progress ends at its next piece."""
         self._stop.set()
 
     def step(self) -> bool:

@@ -178,7 +178,7 @@ class SocketServer:
         self._own_inodes: dict[Path, tuple[int, int]] = {}
 
     def start(self) -> None:
-        """Listen.
+        """Make a server and listen on the sockets.
 
         Raises:
             ListenError: a socket cannot be bound.

@@ -78,12 +78,12 @@ class LivenessWatchdog:
         self._thread = threading.Thread(target=self._run, name="liveness", daemon=True)
 
     def start(self) -> None:
-        """Start; the server must be listening."""
+        """Start to probe the socket; the server must be listening already."""
         self._arm()
         self._thread.start()
 
     def stop(self) -> None:
-        """Disarm the watchdog."""
+        """Stop probing, and cancel the timer that would end the process."""
         with self._arming:
             self._stop.set()
             faulthandler.cancel_dump_traceback_later()

@@ -13,7 +13,7 @@ from gkm.hoststate.usage import VolumeUse
 
 
 class VolumeRecords:
-    """The records of this node, on disk and in memory."""
+    """The records of the volumes on this node, on disk and in memory."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -50,7 +50,7 @@ class VolumeRecords:
             self._uses.setdefault(record.ref, {})[record.volume_id] = use
 
     def all(self) -> list[VolumeRecord]:
-        """Return every record in memory."""
+        """Return the record of every volume, from memory."""
         with self._lock:
             return list(self._records.values())
 

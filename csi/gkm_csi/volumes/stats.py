@@ -21,7 +21,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class VolumeStats:
-    """Usage and condition of the volumes of one node."""
+    """Reads the usage and the condition of volumes on one node (NodeGetVolumeStats)."""
 
     volume_records: VolumeRecords
     mounter: MountInterface

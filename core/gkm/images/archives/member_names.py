@@ -26,7 +26,7 @@ def checked_path(name: bytes) -> str:
     parts = [part for part in text.removesuffix("/").split("/") if part != "."]
     for part in parts:
         if part in ("", ".."):
-            raise _unsafe(name, "leads elsewhere")
+            raise _unsafe(name, "leads elsewhere, by '..' or an empty part")
         if len(part.encode()) > MAX_NAME_BYTES:
             raise _unsafe(name, f"has a part longer than {MAX_NAME_BYTES} bytes")
         if part.startswith(".wh."):

@@ -123,7 +123,7 @@ class _DeadlineConnection(HTTPConnection):
         permitted = [address for address in found if exchange.rules.permit(self.host, self.port, address)]
         if not permitted:
             raise not_public(f"{self.host[:100]} leads to")
-        failure: Exception = exceptions.NewConnectionError(self, "no address")
+        failure: Exception = exceptions.NewConnectionError(self, "no time was left to connect")
         for address in permitted[:MAX_ADDRESSES]:
             remaining = exchange.deadline - time.monotonic()
             timeout = min(float(self.timeout or remaining), remaining)

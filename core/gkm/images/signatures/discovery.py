@@ -163,7 +163,7 @@ def signature_layers(registry: ImageSource, ref: Reference, descriptor: Descript
     bundles = [layer for layer in image.layers if layer.media_type.startswith(BUNDLE_PREFIX)]
     layers = bundles[:1] or [layer for layer in image.layers if layer.media_type == SIMPLE_SIGNING]
     if layers and (image.subject is None or image.subject.digest != ref.digest):
-        raise GKMError(Reason.METADATA_INVALID, "it is attached to another image")
+        raise GKMError(Reason.METADATA_INVALID, "the signature is attached to another image")
     return layers
 
 

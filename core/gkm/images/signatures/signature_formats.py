@@ -106,7 +106,7 @@ def parse_legacy(payload: bytes, annotations: dict[str, str]) -> Signature:
     try:
         signature = base64.b64decode(annotations.get(SIGNATURE_ANNOTATION, ""), validate=True)
     except ValueError as error:
-        raise GKMError(Reason.METADATA_INVALID, "the signature of a signature is not base64") from error
+        raise GKMError(Reason.METADATA_INVALID, "the annotation with the signature is not base64") from error
     claim = decode(payload, _SimpleSigning, "signature payload").critical
     if claim.type != SIMPLE_SIGNING_TYPE:
         return Signature(SignatureForm.LEGACY, problem=f"it signs a {claim.type[:60]!r}, not an image")
