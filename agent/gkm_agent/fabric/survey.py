@@ -163,7 +163,9 @@ class SubnetSurvey:
         missing = unanswered(result.errors.splitlines())
         if missing:
             why = printable(" ".join(result.errors.decode(errors="replace").split()), 160)
-            _LOG.warning("InfiniBand survey is partial", extra=fields(unanswered=missing, why=why))
+            _LOG.warning(
+                "InfiniBand survey is partial, some devices did not answer", extra=fields(unanswered=missing, why=why)
+            )
         return result.output, missing
 
     def _run(self) -> None:

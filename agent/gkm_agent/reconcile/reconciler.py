@@ -347,7 +347,7 @@ class VolumeReports:
             if str(error) != self._last_error:
                 self._last_error = str(error)
                 _LOG.warning(
-                    "counts of kernels that pods compiled not read, left out of the report",
+                    "counts of compiled kernels not read, left out of the report of this node",
                     extra=fields(why=self._last_error),
                 )
             return NO_MISSES

@@ -110,7 +110,7 @@ class Collector:
         self._budget.spare = frozenset(entries - eviction.in_use(observed, wanted.values()) - self._mounted)
         for digest in eviction.expired(self._store.catalog.entries(), entries - named, now, self._bounds.keep_seconds):
             if self._store.collect(digest):
-                _LOG.info("store entry that no cache names removed", extra=fields(digest=digest))
+                _LOG.info("store entry removed, no cache names it", extra=fields(digest=digest))
         self._budget.enforce()
         self._last_error = ""
 
@@ -129,6 +129,4 @@ class Collector:
     def _log_stopped(self, cause: str) -> None:
         if cause != self._last_error:
             self._last_error = cause
-            _LOG.error(
-                "removal of store entries that no cache names stopped, later passes try again", extra=fields(why=cause)
-            )
+            _LOG.error("store entries without a cache not removed, later passes try again", extra=fields(why=cause))

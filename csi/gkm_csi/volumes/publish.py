@@ -112,7 +112,8 @@ class VolumePublisher:
             waiting_pods.mark_waiting(self.layout, ref)
         except OSError:
             _LOG.exception(
-                "pod that waits for a cache not recorded, the cache is not pulled earlier", extra=fields(cache=str(ref))
+                "record that a pod waits for a cache not written, the cache gets no priority",
+                extra=fields(cache=str(ref)),
             )
 
     def _ensure_mounted(self, record: VolumeRecord, *, repeated: bool) -> None:

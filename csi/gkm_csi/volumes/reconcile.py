@@ -87,7 +87,7 @@ def reconcile(layout: Layout, volume_records: VolumeRecords, mounter: Mounter) -
             _LOG.warning("mount without a volume record removed", extra=fields(**values))
     for ref in {record.ref for record in loaded} | _refs_with_usage(layout):
         with _logged_failure(
-            "pods that mount a cache not written to its usage file, its next volume rewrites it", cache=str(ref)
+            "usage file of a cache not written, its list of pods is outdated until the next volume", cache=str(ref)
         ):
             volume_records.write_usage(ref)
 

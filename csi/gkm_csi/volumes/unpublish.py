@@ -85,7 +85,7 @@ class VolumeUnpublisher:
         except OSError:
             # The next call for this cache, or the next start, rewrites it: no reason to hold up the end of a pod.
             _LOG.exception(
-                "pods that mount a cache not written to its usage file, its next volume rewrites it",
+                "usage file of a cache not written, its list of pods is outdated until the next volume",
                 extra=fields(cache=str(record.ref)),
             )
         _LOG.info(

@@ -169,7 +169,7 @@ class Planner:
             cached.fixes = changes(free.inventory, request).fixes
         except Exception:  # noqa: BLE001 -- a refusal without fixes is still an answer
             _LOG.exception(
-                "search for changes that let a refused Run fit failed, none reported",
+                "search failed for changes that let a refused Run fit, none reported",
                 extra=fields(run=str(case.run.key)),
             )
             cached.fixes = ()

@@ -205,12 +205,12 @@ class RunReconciler:
         for run in snapshot.runs:
             plans = [plan for plan in snapshot.plans.get(run.key, ()) if plan.owner == run.metadata.uid]
             for plan in plans[:-KEPT_PLANS]:
-                _LOG.debug("deletion of an old plan of a Run", extra=fields(run=str(run.key), plan=plan.name))
+                _LOG.debug("old plan of a Run is deleted", extra=fields(run=str(run.key), plan=plan.name))
                 self._writer.delete(plan)
         # `kubectl delete run --cascade=orphan` removes the owner from plans, so the garbage collector skips them.
         orphans = [plan for plans in snapshot.plans.values() for plan in plans if not plan.owner]
         for plan in orphans[:MAX_ORPHANS]:
-            _LOG.info("deletion of a plan without its Run", extra=fields(run=str(plan.run), plan=plan.name))
+            _LOG.info("plan without its Run is deleted", extra=fields(run=str(plan.run), plan=plan.name))
             self._writer.delete(plan)
 
     def _emit_events(self, case: RunAssessment, plan: PlanRecord) -> None:

@@ -182,7 +182,7 @@ class AdmissionServer:
             except OSError as error:
                 # Usually the process has no free descriptor: the client stays in the backlog until another connection
                 # ends.
-                self._throttled_log.warning("accept of an HTTPS connection failed", why=str(error))
+                self._throttled_log.warning("accept of an HTTPS connection failed, tried again", why=str(error))
                 await asyncio.sleep(_FULL_SECONDS)
                 continue
             try:
