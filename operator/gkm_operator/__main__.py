@@ -9,7 +9,7 @@ from gkm.hoststate.extras import needed
 
 
 def main() -> int:
-    """Run the program."""
+    """Run the program gkm-operator; return its exit code."""
     with needed("gkm-operator", "operator"):
         from gkm_operator.main import main as run  # noqa: PLC0415 -- its dependencies may be missing
 

@@ -29,14 +29,14 @@ _NAMESPACE_GLOB = re.compile(r"[a-z0-9*?\[\]!-]+")
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """The problems of a configuration as sentences, and the named files that do not exist on this machine."""
+    """The problems of a configuration as sentences, and the files that it names and this machine does not have."""
 
     problems: Sequence[str]
     absent: Sequence[str]
 
 
 def check(path: Path | None) -> CheckReport:
-    """Check the configuration in a file and return its problems.
+    """Check the configuration in a file and return its problems; None checks the default configuration.
 
     Raises:
         ConfigInvalid: the file is no valid configuration.

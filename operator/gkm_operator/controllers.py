@@ -40,7 +40,7 @@ class LeadershipEnded(RuntimeError):
 
 
 def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
-    """Run all controllers until `stop`; return the exit code.
+    """Run all controllers until `stop`; return the exit code of the process.
 
     Raises:
         KindsMissing, KindsForeign, MNNVLMissing, RightsMissing: the installation is incomplete

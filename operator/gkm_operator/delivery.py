@@ -26,7 +26,7 @@ _DRIVERS: Resource[_Driver] = Resource("storage.k8s.io/v1", "CSIDriver", "csidri
 
 
 class ObservedDelivery:
-    """How pods get their caches: the configured word or, for `auto`, the presence of GKM's CSIDriver."""
+    """How pods get their caches: the configured value or, for `auto`, the presence of the CSIDriver csi.gkm.io."""
 
     def __init__(
         self, api: Api, configured: Literal["csi", "image", "auto"], changed: Callable[[], None] = lambda: None

@@ -22,7 +22,7 @@ from gkm.mounts.relocation.mount_path import InvalidMountPath, MountPath
 
 @dataclass(frozen=True, slots=True)
 class ImageClaims:
-    """What an image states about itself.
+    """The facts that a cache image states about itself.
 
     The bytes of its files (0 if not stated), its creation time and its runtime.
     """
@@ -40,10 +40,10 @@ UNREADABLE = ImageClaims(readable=False)
 
 
 class ImageChecker(ImageVerifier, Protocol):
-    """The questions of the admission webhook about images."""
+    """Checks images of caches for the admission webhook."""
 
     def claims(self, image: str, digest: str) -> ImageClaims:
-        """Return what an image states about itself.
+        """Return the facts that an image states about itself.
 
         Raises:
             GKMError: as `resolve`, or the image is not a cache image.
@@ -51,20 +51,20 @@ class ImageChecker(ImageVerifier, Protocol):
 
 
 class Images(ImageChecker, Protocol):
-    """The questions of the controllers about images."""
+    """Checks images of caches for the controllers."""
 
     def with_pull_secrets(self, image: str, namespace: str | None, names: Sequence[str]) -> "Images":
-        """Implement RegistryImages.with_pull_secrets."""
+        """Return images that are read with the named pull Secrets of a namespace (RegistryImages.with_pull_secrets)."""
 
     def without_mirrors(self) -> "Images":
         """Implement RegistryImages.without_mirrors."""
 
     def revoked(self, image: str, digest: str, namespace: str | None, signers: Sequence[Signer]) -> Verdict | None:
-        """Implement RegistryImages.revoked."""
+        """Return a refusal if policies no longer accept the signers of a verified image; None otherwise."""
 
 
 class CheckedImages(RegistryImages):
-    """Implements `Images` with gkm.images."""
+    """Checks images (Images) in registries, by the configured policies."""
 
     @classmethod
     def of(
@@ -78,14 +78,14 @@ class CheckedImages(RegistryImages):
         return cls(Registry(config.registries, limits=limits), Verifier(config.verification, seconds), secrets)
 
     def claims(self, image: str, digest: str) -> ImageClaims:
-        """Implement ImageChecker.claims."""
+        """Return the facts that an image states about itself, read from its registry; raise GKMError."""
         described = cache.describe(self.registry, Reference.parse(image).pinned(digest))
         volume = image_volume(described)
         return ImageClaims(described.size_bytes or 0, described.created, runtime=described.runtime, volume=volume)
 
 
 def image_volume(described: CacheImage) -> ImageVolume | None:
-    """Return an image as a volume of pods; None if its label has no usable mount path."""
+    """Return a cache image as an image volume of pods; None if its label has no usable mount path."""
     try:
         path = MountPath(described.labels.get(MOUNT_PATH_LABEL, ""))
     except InvalidMountPath:

@@ -70,11 +70,11 @@ Faults = dict[str, str]
 
 
 class KindsMissing(RuntimeError):
-    """The API server does not have GKM's kinds."""
+    """The API server lacks a kind of GKM's API; the message names it."""
 
 
 class KindsForeign(RuntimeError):
-    """The API server has kinds of the same names from another product."""
+    """The API server has a kind whose name is GKM's, from another product."""
 
 
 class MNNVLMissing(RuntimeError):
@@ -94,9 +94,9 @@ def wait(
     mnnvl_enabled: bool = False,
     also: Iterable[Callable[[], None]] = (),
 ) -> bool:
-    """Repeat the checks until all pass and return True; False if `stop` is set first. `lease` is namespace and name.
+    """Repeat the checks of the installation until all pass and return True; False if `stop` is set first.
 
-    `also` are further checks.
+    `lease` is the namespace and name of the Lease. `also` are further checks.
 
     Raises:
         KindsMissing, KindsForeign, MNNVLMissing, RightsMissing: as `check` and `check_mnnvl`; and what `also` raises.
@@ -193,7 +193,7 @@ def foreign(plural: str, found: Mapping[str, Any]) -> str:
 
 
 def faults(driver: Json | None, agent: Json | None, csi: Json | None, delivery: str = "csi") -> Faults:
-    """Return the fault of each part of an installation; None stands for an object that does not exist. Pure.
+    """Return the fault of CSIDriver, agent and CSI DaemonSet, "" if good; None stands for an absent object. Pure.
 
     Without any of them, `delivery` image or auto needs none.
     """
@@ -212,7 +212,7 @@ def faults(driver: Json | None, agent: Json | None, csi: Json | None, delivery: 
 
 
 def event_of(before: Faults | None, now: Faults) -> EventBody | None:
-    """Return the Event for a change of faults; None if they did not change, or there were none at first. Pure."""
+    """Return the Event body for a change of faults; None if they did not change, or there were none at first. Pure."""
     wrong = "; ".join(text for _, text in sorted(now.items()) if text)
     if before == now or (before is None and not wrong):
         return None
@@ -234,7 +234,7 @@ class InstallationReport(Controller):
         self._seen: Faults | None = None
 
     def run(self) -> None:
-        """Check at intervals until the process ends."""
+        """Check the installation at intervals until the process ends."""
         self.repeat(self.look, Backoff(LOOK_SECONDS, LOOK_SECONDS), failure="installation not checked")
 
     def look(self) -> float:

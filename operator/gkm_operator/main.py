@@ -35,7 +35,7 @@ Run = Callable[[argparse.Namespace, Config, Event], int]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit code."""
+    """Run the command line of gkm-operator; return the exit code."""
     parser = _parser()
     arguments = parser.parse_args(_with_command(sys.argv[1:] if argv is None else argv))
     if arguments.check_config:

@@ -183,12 +183,12 @@ BUILD_INFO: Final = Gauge(
 
 
 def record_build(program: str) -> None:
-    """Set the metric with the version of this program."""
+    """Set the metric with the version of this program and of Python."""
     BUILD_INFO.labels(program, installed_version(), platform.python_version()).set(1)
 
 
 def succeeded(task: str) -> None:
-    """Set the time of the last success of a task to now."""
+    """Set the metric with the time of a task's last success to now."""
     LAST_SUCCESS.labels(task).set_to_current_time()
 
 
@@ -210,7 +210,7 @@ def reviewed(kind: str, result: str, seconds: float) -> None:
 
 
 def reconcile_recorder(controller: str) -> Callable[[str, float], None]:
-    """Return a function that records the result and duration of a controller's reconciles."""
+    """Return a function that records the result and duration in seconds of a controller's reconciles as metrics."""
 
     def record(result: str, seconds: float) -> None:
         RECONCILE_SECONDS.labels(controller, result).observe(seconds)

@@ -44,7 +44,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CertificatePair:
-    """A server certificate with its key, and the certificate authority (CA) that signed it; all PEM."""
+    """The webhook's TLS server certificate, its private key, and the CA that signed it; all PEM."""
 
     certificate: bytes
     key: bytes = field(repr=False)
@@ -54,7 +54,7 @@ class CertificatePair:
 
     @property
     def begins(self) -> datetime:
-        """Return the start of the certificate's validity."""
+        """Return the start of the certificate's validity, a little before its issue, because clocks differ."""
         return self.made - CLOCKS_DIFFER
 
     def is_valid(self, now: datetime) -> bool:
@@ -94,7 +94,7 @@ def make(names: Sequence[str], now: datetime, valid: timedelta = VALID) -> Certi
 
 
 def write(directory: Path, pair: CertificatePair) -> None:
-    """Write the three files, each atomically.
+    """Write the files of the CA, the key and the certificate to a directory, each atomically.
 
     Between the last two steps the files do not match: a server that reads them then keeps the pair in memory
     (https.certificate.ServerCertificate). Leftovers of a crash are never read: a starting process writes all three
@@ -161,7 +161,7 @@ def publish(
     authorities: Sequence[bytes],
     now: datetime,
 ) -> bool:
-    """Add CAs to the ConfigMap from which the controllers copy them; return whether they were there already.
+    """Add CAs to the ConfigMap from which the controllers copy them; return whether it had all of them before.
 
     Raises:
         ApiError: the API server does not answer or refuses, or another writer changes the ConfigMap again and again.
@@ -188,7 +188,7 @@ def publish(
 def distrusting(
     api: Api, configurations: Iterable[WebhookConfiguration], authorities: Sequence[bytes]
 ) -> list[WebhookConfiguration]:
-    """Return the webhook configurations in which a webhook does not trust one of the CAs.
+    """Return the webhook configurations on the API server that lack one of the CAs in a caBundle.
 
     Raises:
         ApiError: a configuration does not exist, or the API server does not answer.
@@ -227,7 +227,7 @@ def _data(bundle: bytes) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class RotationTimes:
-    """The periods of a rotation. The defaults are the shipped values; only tests use others."""
+    """The periods of renewing the webhook's certificate. The defaults are the shipped values; only tests use others."""
 
     valid: timedelta = VALID
     renewed: timedelta = VALID * 2 / 3
@@ -254,7 +254,7 @@ SHIPPED = RotationTimes()
 
 
 def is_due(pair: CertificatePair, times: RotationTimes, now: datetime) -> bool:
-    """Return whether a new certificate is needed.
+    """Return whether a new certificate must be issued.
 
     The present one is old, or the clock was set back before its start.
     """
@@ -266,7 +266,7 @@ class NotTrusted(RuntimeError):
 
 
 def may_serve(serving: CertificatePair, *, waited: float | None, times: RotationTimes, now: datetime) -> bool:
-    """Return whether the next certificate may replace the one in use.
+    """Return whether the server may replace its certificate by the next one.
 
     `waited` is the time in seconds since its CA was trusted; None if this check did not find the CA in all bundles.
     While the serving pair is valid there is no hurry; when it is not, because the clock jumped, clients reject it, and

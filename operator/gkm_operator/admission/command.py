@@ -31,11 +31,11 @@ _LOG = logging.getLogger(__name__)
 
 
 class CertificateUnusable(RuntimeError):
-    """The certificate files cannot be read, or certificate and key do not belong together."""
+    """The webhook's certificate files cannot be read, or certificate and key do not belong together."""
 
 
 def run(arguments: argparse.Namespace, config: Config, stop: Event, times: RotationTimes = SHIPPED) -> int:
-    """Serve until `stop`; return the exit code.
+    """Serve the admission webhook until `stop`; return the exit code.
 
     Raises:
         OSError: an address is in use, or our own certificate cannot be written.

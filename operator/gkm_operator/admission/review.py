@@ -34,15 +34,15 @@ log."""
 
 
 class ReviewInvalid(ValueError):
-    """The body is not a valid AdmissionReview; the message says where."""
+    """The body of a request is not a valid AdmissionReview; the message says where."""
 
 
 class ReviewBusy(Exception):
-    """Too many requests are under review; the message says of which kind."""
+    """Too many admission requests are under review; the message says of which kind."""
 
 
 class GroupVersionKind(Struct, frozen=True):
-    """The kind of the object."""
+    """The group, version and kind of the object in an admission request."""
 
     group: Word
     version: Word
@@ -50,7 +50,7 @@ class GroupVersionKind(Struct, frozen=True):
 
 
 class ReviewedSpec(Struct, frozen=True, rename="camel"):
-    """The fields of a cache's spec that are read; the API server's schema checks the others."""
+    """The fields of a cache's spec that admission reads; the API server's schema checks the others."""
 
     image: Annotated[str, Meta(max_length=4096)]
     image_pull_secrets: Raw = Raw()
@@ -68,13 +68,13 @@ class ReviewedSpec(Struct, frozen=True, rename="camel"):
 
 
 class ReviewedMetadata(Struct, frozen=True, rename="camel"):
-    """The metadata that is read: labels and the like would need ten times their length in memory."""
+    """The field of a cache's metadata that admission reads: all labels would need ten times their length in memory."""
 
     deletion_timestamp: Word | None = None
 
 
 class ReviewedObject(Struct, frozen=True):
-    """The fields of a cache that are read."""
+    """A GKMCache or ClusterGKMCache in an admission request, reduced to the fields that admission reads."""
 
     spec: ReviewedSpec
     metadata: ReviewedMetadata = ReviewedMetadata()
@@ -108,7 +108,7 @@ class ReviewRequest(AdmissionRequest, frozen=True):
 
     @property
     def image(self) -> str:
-        """Return the image of the cache; "" if the request has no object."""
+        """Return the image reference in the cache's spec; "" if the request has no object."""
         return self.object.spec.image if self.object else ""
 
     @property
@@ -121,14 +121,17 @@ class ReviewRequest(AdmissionRequest, frozen=True):
 
 
 class AdmissionReview(Struct, rename="camel"):
-    """A review. A subclass for each type of request adds it; msgspec_warmup cannot prepare a generic type."""
+    """An AdmissionReview without its request: a subclass for each type of request adds it.
+
+    msgspec_warmup cannot prepare a generic type.
+    """
 
     api_version: str
     kind: str
 
 
 class CacheReview(AdmissionReview):
-    """A review of a cache."""
+    """An AdmissionReview with a request about a GKMCache or ClusterGKMCache."""
 
     request: ReviewRequest
 
@@ -146,7 +149,7 @@ ADMITTED = ReviewResponse(allowed=True)
 
 
 def refused(*problems: str) -> ReviewResponse:
-    """Return a refusal with the first of these problems."""
+    """Return a refusal whose message has the first MAX_PROBLEMS of these problems, and the number of the others."""
     more = len(problems) - MAX_PROBLEMS
     message = "; ".join(problems[:MAX_PROBLEMS]) + (f"; and {more} more" if more > 0 else "")
     return ReviewResponse(allowed=False, message=message)
@@ -160,7 +163,7 @@ def result(response: ReviewResponse, *, late: bool) -> str:
 
 
 def parse(body: bytes | bytearray) -> ReviewRequest:
-    """Return the request in an AdmissionReview.
+    """Return the request about a cache in an AdmissionReview.
 
     Raises:
         ReviewInvalid: the body is not an AdmissionReview for our kinds.
@@ -172,7 +175,7 @@ def parse(body: bytes | bytearray) -> ReviewRequest:
 
 
 def open_review(body: bytes | bytearray, review: type[R]) -> R:
-    """Decode a body as a review of the given type.
+    """Decode a request's body as an AdmissionReview of the given type.
 
     Raises:
         ReviewInvalid: the body is not an AdmissionReview of this type.

@@ -50,27 +50,27 @@ _Key = tuple[str, str, str | None]
 
 
 class Validator(Protocol):
-    """Decides about caches."""
+    """Decides about admission requests for caches."""
 
     def review(self, request: ReviewRequest) -> ReviewResponse:
-        """Return the admission response."""
+        """Return the admission response for a cache."""
 
 
 class CacheReviewer:
-    """A reviewer of the server (https.server.Reviewer) for caches."""
+    """Reviews the admission requests for caches (https.server.Reviewer)."""
 
     def __init__(self, validator: Validator) -> None:
         self._validator = validator
 
     def review(self, take: Callable[[], bytes | bytearray], decoded: Callable[[], object]) -> bytes:
-        """See https.server.Reviewer."""
+        """Return the AdmissionReview with the response to a request, as https.server.Reviewer describes."""
         request = parse(take())
         decoded()
         return encode(request.uid, self._validator.review(request))
 
 
 class ImageValidator:
-    """Decides about caches by checking their images. Thread-safe; without side effects, so dry runs are harmless."""
+    """Decides about new caches by a check of their images. Thread-safe; without side effects: dry runs are harmless."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class ImageValidator:
         self._single_flight: SingleFlight[Verdict] = SingleFlight(threads, seconds, waiting)
 
     def review(self, request: ReviewRequest) -> ReviewResponse:
-        """Return the admission response."""
+        """Return the admission response for a cache; check its image within the time budget if that is necessary."""
         started = time.monotonic()
         is_late, cause = False, ""
         response = decide_without_image(request)
@@ -156,7 +156,7 @@ class ImageValidator:
 
 
 def decide_without_image(request: ReviewRequest) -> ReviewResponse | None:
-    """Return the response if the image need not be checked; None if it must be checked.
+    """Return the response to a request whose image need not be checked; None if it must be checked.
 
     The deletion of an object must always pass, or its finalizers could never be removed. An update that leaves the
     image unchanged must not fail because a tag has moved: the object could not be edited any more.
@@ -173,7 +173,7 @@ def decide_without_image(request: ReviewRequest) -> ReviewResponse | None:
 
 
 def decide_verdict(request: ReviewRequest, verdict: Verdict, mode: str) -> ReviewResponse:
-    """Return the response for an image with a verdict; `mode` is the verification mode."""
+    """Return the response to a request whose image has a verdict; `mode` is the verification mode."""
     if verdict.verified is True or (verdict.allowed and verdict.reason is Reason.NOT_REQUIRED):
         return ADMITTED
     if verdict.allowed:
@@ -184,7 +184,7 @@ def decide_verdict(request: ReviewRequest, verdict: Verdict, mode: str) -> Revie
 
 
 def decide_error(request: ReviewRequest, error: GKMError, mode: str, *, private: bool = False) -> ReviewResponse:
-    """Return the response for an image whose check failed; `private`: only the controllers have the credentials."""
+    """Return the response if the check of the image failed; `private`: only the controllers have the credentials."""
     if is_inconclusive(error, private=private):
         return decide_unknown(request, str(error), mode)
     if mode == "enforce" or error.reason in _REFUSED_ALWAYS:
@@ -248,15 +248,15 @@ class VerdictCache:
         self._verdicts: LRUCache[_Key, _CachedVerdict] = LRUCache(limit)
 
     def check_allowed(self, image: str, namespace: str | None) -> None:
-        """Implement ImageVerifier.check_allowed."""
+        """Raise GKMError if the configuration forbids the image in the namespace (ImageVerifier.check_allowed)."""
         self._images.check_allowed(image, namespace)
 
     def resolve(self, image: str) -> str:
-        """Implement ImageVerifier.resolve."""
+        """Return the digest that an image reference names now; raise GKMError. Not cached."""
         return self._images.resolve(image)
 
     def verify(self, image: str, digest: str, namespace: str | None) -> Verdict:
-        """Return the verdict on a digest, from the cache if possible (then without findings); raises GKMError."""
+        """Return the verdict on an image with a digest, cached if possible (then without findings); raise GKMError."""
         started, stamp = self._clock(), self._stamp()
         key = (Reference.parse(image).name, digest, namespace)
         cached = self._verdicts.get(key)
@@ -272,7 +272,7 @@ class VerdictCache:
         return verdict
 
     def claims(self, image: str, digest: str) -> ImageClaims:
-        """Implement ImageChecker.claims."""
+        """Return the facts that an image states about itself, from the wrapped checker (ImageChecker.claims)."""
         return self._images.claims(image, digest)
 
 

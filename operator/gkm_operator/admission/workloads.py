@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class WorkloadReviews:
-    """The enabled reviewers by URL path, and their watches. All share one limit of bytes."""
+    """The enabled reviewers of workloads by URL path, and their watches. All share one limit of bytes."""
 
     def __init__(self, arguments: argparse.Namespace, config: Config) -> None:
         """Connect to the API server; raise NotConfigured if no API server is configured."""
@@ -58,12 +58,12 @@ class WorkloadReviews:
             self.reviewers |= pods.gate_reviewers(view, config, budget)
 
     def start(self) -> None:
-        """Start the watches."""
+        """Start the watches of the enabled reviewers."""
         for watch in self._watches:
             watch.start()
 
     def close(self) -> None:
-        """End the watches and the renderer."""
+        """End the watches, and the renderer of group templates if there is one."""
         for watch in self._watches:
             watch.close()
         if self._renderer is not None:

@@ -128,7 +128,7 @@ class CachesController(Controller):
         return True
 
     def run(self) -> None:
-        """Start to verify images and to write status; call `watch` before.
+        """Start to verify images and to write the status of caches; call `watch` before.
 
         Schedules the rechecks here: for a replica that waited for days as a follower, all of them would be due at once.
         """
@@ -148,7 +148,7 @@ class CachesController(Controller):
         self.start_queues()
 
     def refresh(self, key: CacheKey) -> None:
-        """Schedule the status of a cache, because another controller changed a condition of it."""
+        """Schedule a write of the status of a cache, because another controller changed a condition of it."""
         self._changed(key)
 
     def write(self, key: CacheKey) -> float | None:

@@ -28,14 +28,14 @@ from gkm_operator.pods import PODS, WatchedPod, is_agent
 
 
 class UnfinishedNodes(NamedTuple):
-    """The nodes that do not have a digest ready yet: nodes that answer, and nodes that are silent."""
+    """The nodes that do not have a digest of a cache ready yet: nodes that answer, and nodes that are silent."""
 
     live: Collection[str]
     silent: Collection[str] = ()
 
 
 class Fleet:
-    """Keeps the totals of all caches. Thread-safe: five watches update it, each from its thread.
+    """Keeps the totals of all caches over all nodes. Thread-safe: five watches update it, each from its thread.
 
     Every change returns the caches whose totals may have changed.
     """
@@ -60,7 +60,7 @@ class Fleet:
             return self._replace(report, (reports_of(old), liveness), (reports_of(new), liveness))
 
     def node(self, name: str, *, ready: bool | None) -> set[CacheKey]:
-        """Apply a change of a Node's readiness; `ready` is None for a deleted Node."""
+        """Apply a change of a Node's readiness to the totals; `ready` is None for a deleted Node."""
 
         def change() -> None:
             if ready is None:
@@ -71,7 +71,7 @@ class Fleet:
         return self._update_liveness({name}, change)
 
     def agent(self, old: WatchedPod | None, new: WatchedPod | None) -> set[CacheKey]:
-        """Apply a change of an agent's pod."""
+        """Apply a change of the agent's pod on a node to the totals."""
         names = {agent.node for agent in (old, new) if agent is not None}
         return self._update_liveness(names, lambda: self._liveness.agents.change(old, new))
 
@@ -84,7 +84,7 @@ class Fleet:
         return self._update_liveness(None, change)
 
     def summary(self, key: CacheKey, digest: str | None) -> CacheSummary:
-        """Return the totals of a cache."""
+        """Return the totals of a cache for a digest; zeros if no node reports the cache."""
         with self._lock:
             totals = self._totals.get(key)
             return totals.summary(digest) if totals else CacheSummary()
@@ -152,7 +152,7 @@ def _of_existing_node(counted: _Counted) -> _Counted:
 
 
 class NodeWatcher:
-    """Watches node objects of both kinds, Nodes, and the agents in GKM's `namespace`; `fleet` has the totals.
+    """Watches GKMCacheNodes, ClusterGKMCacheNodes, Nodes, and agents in GKM's `namespace`; `fleet` has the totals.
 
     `changed` is called with every cache whose totals have changed.
     """

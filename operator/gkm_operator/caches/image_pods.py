@@ -23,7 +23,7 @@ class ImagePods:
         self.watch = informers.select(PODS, self._pod_changed, wants=_has_image_volume)
 
     def cache_changed(self, old: Cache | None, new: Cache | None) -> None:
-        """Apply a change of a cache."""
+        """Update the index after a change of a cache object: None before its creation and after its deletion."""
         self._caches.change(old, new)
 
     def summary(self, cache: Cache) -> CacheSummary:

@@ -56,7 +56,7 @@ class NodeReport(NamedTuple):
 
 
 class ReportedIncompatibility(Struct, frozen=True, gc=False):
-    """The reason why some GPUs of a node cannot use a cache."""
+    """An entry of incompatibleGPUs in a node's report: the reason why some GPUs of the node cannot use a cache."""
 
     reason: str = ""
 
@@ -66,7 +66,7 @@ class ReportedPod(Struct, frozen=True, gc=False):
 
 
 class NodeCache(Struct, frozen=True, rename="camel", gc=False):
-    """One cache on one node, reduced to the fields that are counted."""
+    """A node's report about one cache, reduced to the fields that the totals need."""
 
     state: str
     digest: str | None = None
@@ -114,7 +114,7 @@ class ReportStatus(Struct, frozen=True, gc=False):
 
 
 class ReportMeta(Struct, frozen=True, gc=False):
-    """The metadata of a node object, without labels and annotations."""
+    """The metadata of a GKMCacheNode or ClusterGKMCacheNode, without labels and annotations."""
 
     name: str
     namespace: str = ""
@@ -123,7 +123,7 @@ class ReportMeta(Struct, frozen=True, gc=False):
 
 
 class NodeObject(Struct, frozen=True, gc=False):
-    """A GKMCacheNode or ClusterGKMCacheNode, reduced to the fields that are counted."""
+    """A GKMCacheNode or ClusterGKMCacheNode, reduced to the fields that the controllers read."""
 
     metadata: ReportMeta
     status: ReportStatus = field(default_factory=ReportStatus)
@@ -136,12 +136,12 @@ CLUSTER_REPORTS = Resource(
 
 
 def reports_of(report: NodeObject | None) -> Mapping[str, NodeReport]:
-    """Return {cache name: report} of a node object; {} if it is None."""
+    """Return the reports of a node object by cache name; {} if it is None."""
     return {} if report is None else report.status.reports
 
 
 def report_of(cache: NodeCache) -> NodeReport:
-    """Return the report of one cache on one node."""
+    """Return the hashable report about one cache on one node; equal reports share one object."""
     reason = _reason(cache)
     unfit = cache.state == INCOMPATIBLE
     is_misfit = unfit and reason not in FAULTS_OF_INCOMPATIBLE

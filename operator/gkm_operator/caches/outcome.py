@@ -39,23 +39,23 @@ NO_AGE = Age()
 
 
 def age_of_status(status: CacheStatus) -> Age:
-    """Return the age of the image in status.resolvedDigest."""
+    """Return the age of the image in a cache's status.resolvedDigest, from its status."""
     return Age(_time_of(status.image_created), _time_of(status.image_signed))
 
 
 def written_time(time: datetime | None) -> str | None:
-    """Return a time as written in the status."""
+    """Return a time as text for a status field; None for None."""
     return None if time is None else timestamp(time)
 
 
 def merged_age(new: Age, known: Age) -> Age:
-    """Combine two readings of the age of one image; a creation time that was once read stays known."""
+    """Combine two readings of the age of one image: the known creation time stays, and the earliest signing time."""
     signed = [time for time in (new.signed, known.signed) if time is not None]
     return Age(new.created or known.created, min(signed, default=None))
 
 
 def why_older(new: Age, old: Age) -> str:
-    """Return why the image `new` is older than `old`, for a sentence; "" if it is not or cannot be known.
+    """Return why the image `new` is older than the image `old`, for a sentence; "" if it is not or cannot be known.
 
     The first kind of time that both have and that differs decides. An image that hides its creation time is older when
     the present one states its own: a registry must not influence the order by withholding data.
@@ -78,7 +78,7 @@ def _time_of(text: str | None) -> datetime | None:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of one check of an image.
+    """The result of one check of a cache's image, in the terms of the condition Verified.
 
     `digest` is None if the image could not be resolved. `settled` is False when time can change the result: the
     registry recovers, a signature is added. `sure` is False when the check was inconclusive: then an earlier result
@@ -172,7 +172,7 @@ def _check_size(cache: Cache) -> None:
 
 
 def pinned_outcome(old: Outcome, new: Outcome) -> Outcome:
-    """Return the outcome for the digest in use, when the image that the tag names now is refused or unknown.
+    """Return the outcome for the digest in use, if the image that the tag names now is refused or unknown.
 
     The same check has verified the old digest: a refused update does not protect a digest that is refused itself.
     """
@@ -191,7 +191,7 @@ def pinned_outcome(old: Outcome, new: Outcome) -> Outcome:
 def verdict_outcome(
     image: str, digest: str, verdict: Verdict, claims: ImageClaims = NO_CLAIMS, *, sized: bool = True
 ) -> Outcome:
-    """Return the outcome for an image with a verdict of verification.
+    """Return the outcome for an image that verification has judged.
 
     An image that the mode admits without a valid signature gets True with the reason NotRequired: agents pull only on
     True, and the message states what is missing. When no signature is required, time has no effect.

@@ -26,7 +26,7 @@ _REMEMBERED = 8192
 
 
 def opened(cache: Cache, digest: str, unfinished: UnfinishedNodes, *, is_stalled: bool = False) -> RolloutStatus | None:
-    """Return the rollout for the status of a cache.
+    """Return the new status.rollout of a cache; None if its spec has no rollout.
 
     Silent nodes are included like live ones, because they may return together. After a stall, open nodes and silent
     nodes make way for the next. When no node is left to include, all ranks are open.
@@ -45,13 +45,13 @@ def opened(cache: Cache, digest: str, unfinished: UnfinishedNodes, *, is_stalled
 
 
 def open_rank(cache: Cache, digest: str) -> str:
-    """Return the last rank that may pull a digest now, "" if no rank may."""
+    """Return the last rank of a node that may pull a digest of a cache now; "" if no rank may."""
     present = cache.status.rollout
     return present.open_rank if present is not None and present.digest == digest else ""
 
 
 class Stalls:
-    """Measures how long the open rank of a cache has not changed. Thread-safe; keeps the most recent caches only.
+    """Measures how long the open rank of a cache's rollout has not changed. Thread-safe; keeps recent caches only.
 
     Its loss, by a restart, costs STALL_SECONDS.
     """
@@ -71,7 +71,7 @@ class Stalls:
 
 
 class Settling:
-    """Measures how long the number of reporting nodes has not changed. Thread-safe; keeps the most recent caches only.
+    """Measures how long the number of nodes that report a cache has not changed. Thread-safe; keeps recent caches only.
 
     Its loss, by a restart, costs SETTLE_SECONDS.
     """
@@ -81,7 +81,7 @@ class Settling:
         self._seen: LRUCache[CacheKey, tuple[str, int, float, float]] = LRUCache(_REMEMBERED)
 
     def remaining(self, key: CacheKey, digest: str, nodes: int) -> float:
-        """Return the seconds until the reports about a digest have settled, 0 if they have."""
+        """Return the seconds until the reports of nodes about a digest have settled; 0 if they have."""
         now = self._clock()
         seen = self._seen.get(key)
         if seen is None or seen[0] != digest:

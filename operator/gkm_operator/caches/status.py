@@ -30,7 +30,7 @@ _MAX_LABELS, _MAX_TEXT = 3, 320
 
 
 class ConditionValue(NamedTuple):
-    """A condition without times."""
+    """A condition of a cache's status, without times."""
 
     kind: str
     status: str
@@ -41,7 +41,7 @@ class ConditionValue(NamedTuple):
 def ready_condition(
     summary: CacheSummary, *, verified: bool, selector: Mapping[str, str] | None = None
 ) -> tuple[str, str, str]:
-    """Return status, reason and message of the condition Ready; `selector` is the cache's nodeSelector.
+    """Return status, reason and message of a cache's condition Ready; `selector` is the cache's nodeSelector.
 
     A node whose GPUs the cache does not fit does not count, unless there is no other: then no pod can use the cache.
     """
@@ -72,7 +72,7 @@ def _by_image(status: CacheStatus, summary: CacheSummary, *, verified: bool) -> 
 
 
 def error_condition(summary: CacheSummary) -> tuple[str, str, str]:
-    """Return status, reason and message of the condition Error, which ignores silent and incompatible nodes."""
+    """Return status, reason and message of a cache's condition Error, which ignores silent and incompatible nodes."""
     if not summary.failed:
         return FALSE, "NoFailures", "no node reports a failure"
     message = f"{count_of(summary.failed, 'node')} failed{_reasons(summary.failures)}: see failedNodeConditions"
@@ -80,7 +80,7 @@ def error_condition(summary: CacheSummary) -> tuple[str, str, str]:
 
 
 def no_cache_condition(summary: CacheSummary) -> tuple[str, str, str]:
-    """Return status, reason and message of the condition NoCacheForHardware."""
+    """Return status, reason and message of a cache's condition NoCacheForHardware."""
     if not summary.unserved:
         return FALSE, "NoPodsAffected", "no pod is on a node whose GPUs the cache does not fit"
     more = summary.unserved - len(summary.unserved_named)
@@ -127,25 +127,25 @@ _COLUMNS = ("totalNodes", "readyNodes", "failedNodes", "incompatibleNodes", "pod
 
 
 def pinned_digest(cache: Cache) -> str | None:
-    """Return the digest in the status if it belongs to the present spec.image, else None."""
+    """Return the cache's status.resolvedDigest if it belongs to the present spec.image, else None."""
     return cache.status.resolved_digest if cache.status.image == cache.spec.image else None
 
 
 def has_verdict(cache: Cache) -> bool:
-    """Return whether the status has a definite verdict on the present spec.image."""
+    """Return whether the status has Verified True or False, and a digest, for the present spec.image."""
     verdict = cache.status.condition("Verified")
     return pinned_digest(cache) is not None and verdict is not None and verdict.status in (TRUE, FALSE)
 
 
 def resolved_digest(cache: Cache, outcome: Outcome | None) -> str | None:
-    """Return the digest of the present image, None if it is not known."""
+    """Return the digest of the cache's present spec.image, None if it is not known."""
     if outcome is not None and outcome.image == cache.spec.image:
         return outcome.digest or pinned_digest(cache)
     return pinned_digest(cache)
 
 
 def current_image(cache: Cache, outcome: Outcome | None) -> CurrentImage | None:
-    """Return the image that the cache uses now, None if it is not known."""
+    """Return the digest that the cache uses now, with its signers and age; None if it is not known."""
     digest = resolved_digest(cache, outcome)
     if digest is None:
         return None
@@ -166,7 +166,7 @@ def desired_status(
     further: Sequence[ConditionValue] = (),
     delivery: Delivery = "csi",
 ) -> CacheStatus | None:
-    """Return the status that a cache should have; None while its image is not known.
+    """Return the status that a cache should have; None while its image has no outcome.
 
     `summary` and `rollout` belong to `resolved_digest(cache, outcome)`. An outcome for another image is ignored.
     Without an outcome (the process has just started) the verdict in the status remains. `further` are the conditions of
@@ -212,7 +212,7 @@ def desired_status(
 
 
 def apply_configuration(cache: Cache, status: CacheStatus) -> Mapping[str, Any]:
-    """Return the object for server-side apply of the status.
+    """Return the object that a server-side apply of a cache's status sends.
 
     It carries the resource version of the object it was computed from, so a delayed writer cannot overwrite a newer
     status.
@@ -287,7 +287,7 @@ _RECENT, _SKEW = timedelta(minutes=2), timedelta(minutes=1)
 
 
 def events_of(old: CacheStatus, new: CacheStatus) -> Iterator[EventBody]:
-    """Yield the Events for a change of status from `old` to `new`."""
+    """Yield the Events about a cache whose status changes from `old` to `new`."""
     updated = old.image == new.image and old.resolved_digest not in (None, new.resolved_digest)
     if updated:
         note = f"{new.image} names another digest: from {old.resolved_digest} to {new.resolved_digest}"
@@ -309,7 +309,7 @@ def events_of(old: CacheStatus, new: CacheStatus) -> Iterator[EventBody]:
 
 
 def missed_events(cache: Cache, now: datetime) -> Iterator[EventBody]:
-    """Yield the Events of a status write a moment ago, because its writer may have died before it sent them.
+    """Yield the Events of a cache's status write a moment ago: its writer may have died before it sent them.
 
     A process that is killed between a write and its Events does not emit them; its successor emits them instead, and
     gkm.kube.events drops those that exist already. A condition that changed with the last write carries its time.

@@ -20,7 +20,7 @@ _MAX_OBJECTS = 4096
 
 
 class StatusInterval:
-    """Delays status writes so that changes in quick succession share one write.
+    """Delays writes of caches' status so that changes in quick succession share one write.
 
     The delay doubles, up to `longest`, for a cache that is written again within `longest` seconds. Thread-safe, because
     one worker at a time writes a cache; only the most recent caches are tracked.
@@ -38,7 +38,7 @@ class StatusInterval:
         self._written: LRUCache[CacheKey, tuple[float, float]] = LRUCache(_REMEMBERED)
 
     def after(self, key: CacheKey) -> float:
-        """Return the seconds until a change that was seen now is written."""
+        """Return the seconds to wait from now before a change of a cache is written to its status."""
         when, pause = self._written.get(key) or (0.0, self._first)
         return max(self._first, when + pause - self._clock())
 
@@ -61,6 +61,6 @@ class EventBudget:
         self._buckets: LRUCache[str, TokenBucket] = LRUCache(_MAX_OBJECTS)
 
     def spend(self, uid: str) -> bool:
-        """Return whether another Event about an object may be sent now; if so, count it."""
+        """Return whether another Event about the object with this uid may be sent now; if so, use up one."""
         bucket = self._buckets.get_or_create(uid, lambda: TokenBucket(BURST, REFILL_SECONDS, self._clock))
         return bucket.try_acquire()

@@ -24,7 +24,7 @@ from gkm_operator.pods import WatchedPod
 
 
 class Liveness(Enum):
-    """Whether a node is alive; the values are texts for messages."""
+    """Whether a node is alive, as Node and agent show; the values are texts for messages."""
 
     GONE = "the Node does not exist"
     ANSWERS = "the node is live"
@@ -33,7 +33,7 @@ class Liveness(Enum):
 
 
 class NodeMeta(Struct, frozen=True, gc=False):
-    """The metadata of a DaemonSet."""
+    """The metadata of a DaemonSet, reduced to its name."""
 
     name: str
 
@@ -58,7 +58,7 @@ def agent_set(namespace: str) -> ListSelector:
 
 
 class LivenessTracker:
-    """Tracks which nodes are alive, from Nodes and their agents. Not thread-safe."""
+    """Tracks which nodes are alive, from the readiness of Nodes and of the agents' pods. Not thread-safe."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, bool] = {}
@@ -68,7 +68,7 @@ class LivenessTracker:
         """Whether the agents' DaemonSet exists; without it the Node alone decides."""
 
     def liveness(self, name: str) -> Liveness:
-        """Return whether a node is alive."""
+        """Return whether a node is alive, and if not, why."""
         ready = self.nodes.get(name)
         if ready is None:
             return Liveness.GONE
@@ -87,7 +87,7 @@ MAX_UNSERVED_NAMED = 3
 
 
 class CacheKey(NamedTuple):
-    """The key of a cache; the namespace is empty for a ClusterGKMCache."""
+    """The namespace and name of a cache object; the namespace is "" for a ClusterGKMCache."""
 
     namespace: str
     name: str
@@ -98,13 +98,13 @@ class CacheKey(NamedTuple):
 
 
 def key_of(cache: Cache) -> CacheKey:
-    """Return the key of a cache."""
+    """Return the namespace and name of a cache object."""
     return CacheKey(cache.metadata.namespace, cache.metadata.name)
 
 
 @dataclass(frozen=True, slots=True)
 class CacheSummary:
-    """The totals of a cache for one digest.
+    """The totals of a cache over all nodes for one digest, as numbers of nodes; `pods` is the number of pods.
 
     `failures` is status.failedNodeConditions. The cache fits no GPU of `incompatible` nodes, which are not among
     `failed`; `misfits` is status.incompatibleNodeConditions. `silences` names a few of the `silent` nodes, with the
@@ -126,18 +126,18 @@ class CacheSummary:
 
     @property
     def fitting(self) -> int:
-        """Return the number of nodes that should have the cache ready, or have."""
+        """Return the number of nodes whose GPUs the cache fits."""
         return self.total - self.incompatible
 
 
 class NodesByReason:
-    """Nodes by reason, and by the digest that they report."""
+    """Names of nodes by reason of a failure or misfit, and by the digest that they report."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, dict[str, set[str]]] = {}
 
     def add(self, digest: str, reason: str, node: str) -> None:
-        """Add a node; an empty reason adds no node."""
+        """Add a node under a digest and a reason; an empty reason adds no node."""
         if reason:
             self._nodes.setdefault(digest, {}).setdefault(reason, set()).add(node)
 
@@ -150,7 +150,7 @@ class NodesByReason:
                 del self._nodes[digest]
 
     def of(self, digests: Collection[str]) -> dict[str, set[str]]:
-        """Return the nodes by reason that report one of the digests."""
+        """Return the names of the nodes by reason, of all nodes that report one of the digests."""
         merged: dict[str, set[str]] = {}
         for digest in digests:
             for reason, nodes in self._nodes.get(digest, {}).items():
@@ -159,7 +159,7 @@ class NodesByReason:
 
 
 class CacheTotals:
-    """Adds up what nodes report about one cache; deleted nodes are never added."""
+    """Adds up the reports of nodes about one cache; deleted nodes are never added."""
 
     def __init__(self) -> None:
         self._total = 0
@@ -184,7 +184,7 @@ class CacheTotals:
             self._unserved.setdefault(report.digest, set()).add(node)
 
     def remove(self, node: str, report: NodeReport, liveness: Liveness) -> None:
-        """Remove a node; the arguments must equal those of `add`."""
+        """Remove a node's report; the arguments must equal the arguments of `add`."""
         self._total -= 1
         self._pods -= report.pods
         if liveness is not Liveness.ANSWERS:
@@ -204,7 +204,7 @@ class CacheTotals:
         return not self._total
 
     def summary(self, digest: str | None) -> CacheSummary:
-        """Return the totals for a digest.
+        """Return the totals of the cache for a digest; None if its digest is not known.
 
         Ready nodes are counted for this very digest only: a node that still has the old one of an updated cache is not
         ready for the new. A failure or a misfit is added to it as well if the node reported it before it knew any

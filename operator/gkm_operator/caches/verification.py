@@ -35,20 +35,20 @@ _JITTER = 0.1
 
 @dataclass(frozen=True, slots=True)
 class RecheckSchedule:
-    """When images are verified again: the configured seconds (0: never), and the files that policies name."""
+    """When images are verified again: the configured interval in seconds (0: never), and the files of policies."""
 
     seconds: float = 0.0
     files: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, verification: Verification) -> "RecheckSchedule":
-        """Return the configured schedule; in the mode `off` there are no rechecks."""
+        """Return the configured schedule of rechecks; in the mode `off` there are no rechecks."""
         if verification.mode == "off":
             return cls()
         return cls(verification.recheck_interval, tuple(sorted(set(verification.files()))))
 
     def pause(self, cache: Cache) -> float:
-        """Return the seconds until a cache's image is verified again, with jitter; NEVER if it is not.
+        """Return the seconds until a cache's image is verified again, with jitter; NEVER (infinite) without a recheck.
 
         With the update policy Track, the interval of the cache applies if it is shorter.
         """
@@ -59,7 +59,7 @@ class RecheckSchedule:
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """The outcome of a check, and the state that it was made from.
+    """The outcome of a check of a cache's image, and the state of the cache that it was made from.
 
     `checked` are the fields of the cache that the check used, `generation` counts events that outdate every result,
     `pinned` is the digest in the status when the check began, `due` is the time of the recheck (monotonic seconds).
@@ -143,20 +143,20 @@ class VerificationQueue:
 
     @property
     def queues(self) -> list[WorkQueue[Any]]:
-        """Return the queues: of caches, and of policy files if there are any."""
+        """Return the work queues: one of caches, and one of policy files if policies name files."""
         return [self.queue, *([self._files_queue] if self._schedule.files else [])]
 
     def begin(self) -> None:
-        """Schedule the checks of policy files, if there are any. Call it before the queues start."""
+        """Schedule the first check of the policy files, if policies name any. Call it before the queues start."""
         self._files_queue.add(_ALL_FILES)
 
     def outcome(self, cache: Cache) -> Outcome | None:
-        """Return this process's outcome for the present state of a cache, None if absent."""
+        """Return the outcome of this process's last check, if it is about the present state of the cache; else None."""
         last_result = self._outcomes.get(cache.metadata.uid)
         return last_result.outcome if last_result is not None and last_result.is_current(cache) else None
 
     def changed(self, key: CacheKey, old: Cache | None, new: Cache) -> None:
-        """Handle a new or changed cache."""
+        """Schedule the verification of a new or changed cache if its image must be checked."""
         last_result = self._outcomes.get(new.metadata.uid)
         if old is None and last_result is None and status.has_verdict(new):
             # At a start the verdict in the status remains until its recheck; caches without a verdict go first.
@@ -170,7 +170,7 @@ class VerificationQueue:
             self.queue.add(key)
 
     def remove(self, key: CacheKey, old: Cache) -> None:
-        """Forget a deleted cache."""
+        """Drop the outcome of a deleted cache and its retries."""
         self._outcomes.pop(old.metadata.uid, None)
         self.queue.forget(key)
 
@@ -194,7 +194,7 @@ class VerificationQueue:
             self.queue.add(last_result.key, self._rate_limiter.reserve())
 
     def verify(self, key: CacheKey) -> float | None:
-        """Verify the image of a cache; return the seconds until the next check, None for never.
+        """Verify the image of a cache; return the seconds until the next check, None without a next check.
 
         Raises:
             Retry: the result may change with time; not before the pause that the registry requested, because the

@@ -45,7 +45,7 @@ def _utc_now() -> datetime:
 
 
 class CapturesController(Controller):
-    """Makes caches from captures. Without `capture.registry` it does nothing.
+    """Makes caches from captures (images made from pods' compiled kernels). Without `capture.registry` it does nothing.
 
     One worker: a statement about files has up to 16 MiB.
     """
@@ -105,7 +105,7 @@ class CapturesController(Controller):
         self.queues = [self.queue]
 
     def run(self) -> None:
-        """Start to make caches from captures, in the controller's thread."""
+        """Start the queue that makes caches from captures, in the controller's thread."""
         metrics.expect_captures(RetentionReason, ENDS, REFUSALS)
         # Before the namespaces are read: a change that arrives meanwhile enqueues its own.
         self._working = True
@@ -114,7 +114,7 @@ class CapturesController(Controller):
         self.start_queues()
 
     def conditions(self, cache: Cache) -> Sequence[ConditionValue]:
-        """Return the conditions Retained and HeldBack for a captured cache that this process has judged."""
+        """Return the conditions Retained and HeldBack of a captured cache; () for other caches or before a verdict."""
         found = captured_cache(cache, self._registry) if self._registry else None
         if found is None:
             return ()

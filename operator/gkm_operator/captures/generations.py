@@ -18,7 +18,7 @@ HIGHEST_COUNTED: Final = 1_000_000
 
 
 def next_generation(announced: Announcement, registered: Iterable[CapturedCache], others: Iterable[int]) -> Generation:
-    """Return the number of a new capture in its family: after all registered captures and users' members.
+    """Return the generation of a new capture in its family: its number is above all captures' and users' numbers.
 
     The number counts in the whole family: a node that fits captures of two hardware keys, as after an update of a
     driver or a runtime, takes the larger number.
@@ -37,12 +37,12 @@ def had_generation(announced: Announcement, registered: Iterable[CapturedCache])
 
 
 def group_of(announced: Announcement, registered: Iterable[CapturedCache]) -> list[CapturedCache]:
-    """Return the registered captures with the family and hardware key of a capture."""
+    """Return the registered captures with the same family and hardware key as an announced capture."""
     return [each for each in registered if each.group == announced.group]
 
 
 def with_taken_numbers(registered: Iterable[CapturedCache]) -> set[object]:
-    """Return the keys of captures whose number an older object of the family already has.
+    """Return the keys of captured caches whose number an older object of the family already has.
 
     Two leaders made them: the request of the former one arrived after the later one had read the numbers.
     """

@@ -53,7 +53,7 @@ _MAX_FAMILY: Final = 253
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """A capture of a namespace's pods, as an agent announces it or as signatures prove it.
+    """A capture of a namespace's pods (an image of their kernels), as an agent announces it or as signatures prove it.
 
     `time` is when the pod started to use the volume.
     """
@@ -78,12 +78,12 @@ class Announcement:
 
     @property
     def claim(self) -> object:
-        """Return the claims about the image, without nodes and time; other claims are another capture."""
+        """Return what identifies a capture for retries: image, hardware, family and base, without nodes and time."""
         return self.image, self.hardware, self.family, self.base
 
 
 class InvalidAnnouncement(NamedTuple):
-    """An announcement that an honest agent would not make, with the reason."""
+    """A node's announcement of a capture that an honest agent would not make, with the reason."""
 
     node: str
     reason: Reason
@@ -91,7 +91,7 @@ class InvalidAnnouncement(NamedTuple):
 
 
 def check_announcement(namespace: str, node: str, found: ReportedCapture, registry: str, now: datetime) -> Announcement:
-    """Check what a node announces and return it.
+    """Check a capture that a node announces, and return it decoded.
 
     Raises:
         GKMError: METADATA_INVALID, the fields contradict each other; NOT_ALLOWED, the image is not in the repository
@@ -227,14 +227,14 @@ class CapturedCache:
 
 
 class Generation(NamedTuple):
-    """The number of a capture in its family, and the contents of `earlier` generations, the latest first."""
+    """The number of a capture in its family, and the short content digests of earlier generations, the latest first."""
 
     number: int
     earlier: tuple[str, ...] = ()
 
 
 def cache_object(announced: Announcement, generation: Generation | None = None, *, cluster: bool) -> dict[str, Any]:
-    """Return the cache object to create for a capture; `generation` is its number if it belongs to a family."""
+    """Return the cache object to create for a capture; `generation` is set if it belongs to a family."""
     hardware = announced.hardware
     labels = {
         NAMESPACE: announced.namespace,

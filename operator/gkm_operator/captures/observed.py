@@ -34,7 +34,7 @@ class ObservedCaptures:
             self._notify({found.metadata.namespace} if found is not None else set())
 
     def cache_changed(self, old: Cache | None, new: Cache | None) -> None:
-        """Apply a change of a cache."""
+        """Update the indexes after a change of a cache object: None before its creation and after its deletion."""
         self._by_digest.change(old, new)
         self._by_namespace.change(old, new)
         self._by_family.change(old, new)
@@ -48,7 +48,7 @@ class ObservedCaptures:
         self._notify(affected)
 
     def namespaces(self) -> list[str]:
-        """Return every namespace that has or had captures."""
+        """Return every namespace that has or had captures since the process started."""
         with self._lock:
             return sorted(self._known)
 
@@ -61,7 +61,7 @@ class ObservedCaptures:
         ]
 
     def report_of(self, namespace: str, node: str) -> NodeObject | None:
-        """Return the node object that announces captures of a namespace."""
+        """Return the GKMCacheNode by which a node announces captures of a namespace; None if it has none."""
         return next((each for each in self._nodes.get(namespace) if each.metadata.name == node), None)
 
     def registered(self, namespace: str) -> list[CapturedCache]:
@@ -78,12 +78,12 @@ class ObservedCaptures:
         return [each.spec.generation or 0 for each in self._members(family) if not self._is_captured(each)]
 
     def get(self, key: CacheKey) -> Cache | None:
-        """Return a cache object."""
+        """Return a cache object as the watch last showed it; None if it does not exist."""
         with self._lock:
             return self._caches.get(key)
 
     def is_unchanged(self, cache: CapturedCache) -> bool:
-        """Return whether the watch still shows exactly this cache object."""
+        """Return whether the watch still shows this captured cache without a change."""
         found = self.get(cache.key)
         return found is not None and captured_cache(found, self._registry) == cache
 

@@ -39,7 +39,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class CapturedImages(Protocol):
-    """Proves captures by their signatures. Bounded in time."""
+    """Proves announced captures by the signatures of their images. Bounded in time."""
 
     def prove(self, announced: Announcement, now: datetime, *, cluster: bool) -> datetime:
         """Check that an image's signatures and its signed statement prove what a node announces.
@@ -53,12 +53,15 @@ class CapturedImages(Protocol):
 
 @dataclass(frozen=True)
 class RegistryCaptures:
-    """Implements CapturedImages with the configured registry and policies."""
+    """Proves captures (CapturedImages) with the configured registry and policies."""
 
     images: CheckedImages
 
     def prove(self, announced: Announcement, now: datetime, *, cluster: bool) -> datetime:
-        """Implement CapturedImages.prove."""
+        """Check the signatures and the statement of a captured image; return the time that its signers state.
+
+        Raises as CapturedImages.prove does.
+        """
         ref, scope = Reference.parse(announced.image), None if cluster else announced.namespace
         images = self.images.with_pull_secrets(announced.image, scope, ())
         verdict = images.verify(announced.image, ref.target, scope)
@@ -97,7 +100,7 @@ REGISTER_SECONDS: Final = 60.0
 
 
 class AttemptKey(NamedTuple):
-    """The subject of an attempt: a claim, or the faulty announcements of a node."""
+    """The key of attempts to register a capture: its name and claim, or a node's name for its faulty announcements."""
 
     name: str
     claim: object = None
@@ -131,13 +134,13 @@ class Attempts:
         self._nodes: LRUCache[str, _Node] = LRUCache(_NODES)
 
     def retain_only(self, namespace: str, keys: Collection[AttemptKey]) -> None:
-        """Forget the attempts of a namespace for all other keys."""
+        """Forget the attempts of a namespace whose keys are not in `keys`."""
         known = self._attempts.pop(namespace, {})
         if found := {key: known[key] for key in known.keys() & set(keys)}:
             self._attempts[namespace] = found
 
     def due(self, announced: Iterable[Announcement]) -> list[tuple[str, Announcement]]:
-        """Return the captures that may be tried now, each with the node that is charged for a failure.
+        """Return the captures whose registration may be tried now, each with the node that is charged for a failure.
 
         The first of each node come before the second ones, and the node that waits longest comes first. For one node,
         captures that were never tried come first, the newest at first, then the longest waiting.
@@ -152,7 +155,7 @@ class Attempts:
         return [(node, each) for _, node, each in ranked]
 
     def is_paused(self, node: str) -> bool:
-        """Return whether too many proofs of a node have failed recently."""
+        """Return whether a node must wait because too many proofs of its captures have failed recently."""
         return self._node(node).next_try > self._clock()
 
     def next_try(self, namespace: str, key: AttemptKey) -> float:
@@ -161,12 +164,12 @@ class Attempts:
         return _NEVER if known is None else known.next_try
 
     def wait(self, announced: Announcement) -> float:
-        """Return the seconds until a capture may be tried; 0 or less means now."""
+        """Return the seconds until the registration of a capture may be tried; 0 or less means now."""
         nodes = min((self._node(node).next_try for node in announced.nodes), default=_NEVER)
         return max(nodes, self.next_try(announced.namespace, key_of(announced))) - self._clock()
 
     def begin(self, node: str) -> None:
-        """Record that an attempt begins that is charged to a node."""
+        """Record that an attempt begins whose failure is charged to a node."""
         self._node(node).last_attempt = self._clock()
 
     def succeeded(self, namespace: str, key: AttemptKey) -> None:
@@ -176,14 +179,14 @@ class Attempts:
         self._record(namespace, key, before.count + 1 if before is not None and repeated else 1, "")
 
     def failed(self, namespace: str, key: AttemptKey, error: GKMError) -> bool:
-        """Record a failure; return whether its reason differs from the last one."""
+        """Record that a registration failed; return whether the reason differs from the last one."""
         before = self._attempts.get(namespace, {}).get(key)
         reason = error.reason.value
         self._record(namespace, key, before.count + 1 if before is not None and before.reason else 1, reason)
         return before is None or before.reason != reason
 
     def charge(self, node: str) -> None:
-        """Record a failed proof of a node; after too many, the node's captures wait."""
+        """Record that the proof of a node's capture failed; after too many, all captures of the node wait."""
         known = self._node(node)
         known.next_try = self._clock() + known.failures.reserve()
 
@@ -204,7 +207,7 @@ class Attempts:
 
 
 def key_of(announced: Announcement) -> AttemptKey:
-    """Return the key for attempts at a capture; it does not depend on the node or the time."""
+    """Return the key for attempts to register a capture; it does not depend on the node or the time."""
     return AttemptKey(announced.name, announced.claim)
 
 
@@ -215,7 +218,7 @@ class _EndAttempt:
 
 
 class CaptureEnder:
-    """Deletes captured caches. One thread at a time."""
+    """Deletes the cache objects of captures past retention. One thread at a time."""
 
     def __init__(self, observed: ObservedCaptures, writer: CaptureWriter, *, clock: Clock, backoff: Backoff) -> None:
         self._observed = observed
@@ -293,7 +296,7 @@ class CapturesReconciler:
         self._attempts = Attempts(clock, backoff)
 
     def reconcile(self, namespace: str) -> float | None:
-        """Do the due work of a namespace; return the seconds until the next pass, None if no pass is due.
+        """Do the due work for a namespace's captures; return the seconds until the next pass, None if no pass is due.
 
         Raises:
             Retry, ApiError: a write has to be repeated.

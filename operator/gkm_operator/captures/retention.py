@@ -38,7 +38,7 @@ class RetentionReason(StrEnum):
 
 
 class RetentionVerdict(NamedTuple):
-    """Whether a captured cache stays, and why."""
+    """Whether the cache object of a capture stays, and why."""
 
     cache: CapturedCache
     reason: RetentionReason
@@ -47,7 +47,10 @@ class RetentionVerdict(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RetentionPlan:
-    """The actions for the captures of one namespace."""
+    """The decision about the captures of one namespace: objects to create, to keep and to delete.
+
+    `next_change` is the time when the decision can change without a new announcement; None if it cannot.
+    """
 
     register: Sequence[Announcement]
     """Captures that should get a cache object, the newest first. Names may repeat with different images."""
@@ -59,7 +62,7 @@ class RetentionPlan:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """The rules. `named_by` returns the cache object of a user that names an image, "" if absent.
+    """The rules by which captures keep a cache object. `named_by` returns a user's cache with the image, "" if absent.
 
     `extends_member` returns whether a member that is present has the image that an announced capture extends.
     """
@@ -71,7 +74,7 @@ class Retention:
     def plan(
         self, announced: Sequence[Announcement], registered: Iterable[CapturedCache], now: datetime, *, cluster: bool
     ) -> RetentionPlan:
-        """Return the plan for a namespace; `cluster`: its captures become ClusterGKMCaches."""
+        """Return the plan for a namespace's captures; `cluster`: they become ClusterGKMCaches."""
         known = list(registered)
         offered = [each for each in known if bool(each.key.namespace) is not cluster]
         reasons = self._reasons(offered, now)

@@ -90,7 +90,7 @@ class _Status(Struct, frozen=True, rename="camel", gc=False):
 
 
 class TriedPod(Struct, frozen=True, gc=False):
-    """A pod with the exit states of its containers."""
+    """A pod, reduced to its node and the exit states of its containers."""
 
     metadata: _Metadata
     spec: _Spec = _Spec()
@@ -118,7 +118,7 @@ class _Mounts(Struct, frozen=True, gc=False):
 
 
 class NodeMounts(Struct, frozen=True, gc=False):
-    """The pods that mount each cache on a node."""
+    """A GKMCacheNode or ClusterGKMCacheNode, reduced to the pods that mount each cache on the node."""
 
     status: _Mounts = _Mounts()
 
@@ -127,14 +127,14 @@ TRIED_PODS = Resource("v1", "Pod", "pods", namespaced=True, type=TriedPod)
 
 
 class Tally(NamedTuple):
-    """How many pods use a generation, and how many of them failed."""
+    """How many pods mount a generation of a family, and how many of these pods failed."""
 
     failed: int
     pods: int
 
     @property
     def share(self) -> float:
-        """Return the share of pods that failed."""
+        """Return the share of pods that failed, from 0 to 1."""
         return self.failed / max(self.failed, self.pods, 1)
 
 
@@ -145,7 +145,7 @@ def is_worse(newer: Tally, older: Tally) -> bool:
 
 @dataclass(frozen=True)
 class FailedPods:
-    """Finds which pods failed, and which caches they mount."""
+    """Reads from the API server which pods failed, and which caches they mount."""
 
     api: Api
 
@@ -176,7 +176,7 @@ class FailedPods:
 
 
 class Trials:
-    """Judges the generations on trial; `changed` gets each cache with a new verdict.
+    """Judges whether new generations of families make pods fail; `changed` gets each cache with a new verdict.
 
     One thread checks; any thread may ask for a condition.
     """
@@ -225,7 +225,7 @@ class Trials:
         )
 
     def is_held(self, cache: CapturedCache) -> bool:
-        """Return whether a generation is held back; thread-safe."""
+        """Return whether a generation is held back, so that nodes take it last; thread-safe."""
         verdict = self._verdicts.get(cache.uid)
         return not cache.pinned and (cache.held_back if verdict is None else verdict.status == TRUE)
 

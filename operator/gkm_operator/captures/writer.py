@@ -26,7 +26,7 @@ _RECENT = timedelta(minutes=2)
 
 
 class CaptureWriter:
-    """Writes captured caches; no other code does."""
+    """Creates and deletes the cache objects of captures; no other code does."""
 
     def __init__(self, api: Api, recorder: Recorder, registry: str) -> None:
         self._api = api

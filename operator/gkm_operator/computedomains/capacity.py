@@ -39,7 +39,7 @@ _UNHEALTHY = "unhealthy"
 
 
 class FabricNode(Struct, frozen=True, gc=False):
-    """A node as capacity sees it. `gpus` are its allocatable GPUs.
+    """A Node, reduced to the fields that decide whether it is free. `gpus` is the number of its allocatable GPUs.
 
     None if no device plugin counts them, as with DRA.
     """
@@ -57,7 +57,7 @@ class FabricNode(Struct, frozen=True, gc=False):
 
 
 def fabric_node(node: Node, settings: Topology) -> FabricNode:
-    """Return a node reduced to the fields of capacity; a node with an invalid label value is not usable."""
+    """Return a Node reduced to the fields of capacity; a node with an invalid label value is not usable."""
     clique = product = ""
     gpus = None if node.gpus is None else 0
     try:
@@ -71,7 +71,7 @@ def fabric_node(node: Node, settings: Topology) -> FabricNode:
 
 
 def has_gpus(node: FabricNode) -> bool:
-    """Return whether a node has GPUs or a fabric domain, so that capacity counts it."""
+    """Return whether a node has GPUs or a fabric domain, so that the capacity includes it."""
     return bool(node.clique or node.held_by) or node.gpus is not None
 
 
@@ -83,7 +83,7 @@ _Counts = list[int]
 
 
 def capacity(nodes: Iterable[FabricNode], is_busy: Callable[[str], bool]) -> DomainCapacity:
-    """Return the free nodes by clique and product; `is_busy` returns whether a pod on a node requests GPUs.
+    """Return the free nodes by NVLink clique and GPU product; `is_busy` returns whether a pod on a node requests GPUs.
 
     A node without a device plugin counts with 0 GPUs: DRA assigns them, and no field of the node has their number.
     """
@@ -144,11 +144,11 @@ class CapacityReport:
         )
 
     def changed(self) -> None:
-        """Schedule a write of the ConfigMap."""
+        """Schedule a write of the ConfigMap `gkm-domains`."""
         self.queue.add(CONFIG_MAP, max(CALM_SECONDS, self._next - self._clock()))
 
     def write(self, name: str) -> None:
-        """Write the ConfigMap if it differs from the last write.
+        """Write the ConfigMap `gkm-domains` if its content differs from the last write.
 
         Raises:
             ApiError: the API server refused the write.

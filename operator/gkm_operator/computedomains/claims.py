@@ -30,12 +30,12 @@ Unseen = tuple[str, str]
 
 
 def any_claim(unseen: Iterable[Unseen]) -> bool:
-    """Return whether any of these is a claim; claim templates are watched, so they need no repeated read."""
+    """Return whether one of these unseen objects is a ResourceClaim; claim templates are watched and need no read."""
     return any(kind == CLAIMS.kind for kind, _ in unseen)
 
 
 class ClaimReader:
-    """Reads and caches ResourceClaims. Thread-safe."""
+    """Reads ResourceClaims from the API server and caches their device classes. Thread-safe."""
 
     def __init__(self, api: Api, clock: Clock = time.monotonic) -> None:
         self._api = api
@@ -44,7 +44,7 @@ class ClaimReader:
         self._buckets: LRUCache[str, TokenBucket] = LRUCache(_MAX_NAMESPACES)
 
     def device_classes(self, namespace: str, name: str) -> Classes | None:
-        """Return the device classes that a claim requests; None if the claim cannot be read now.
+        """Return the device classes that a ResourceClaim requests; None if the claim cannot be read now.
 
         Raises:
             ApiError: the API server does not answer.

@@ -246,7 +246,7 @@ class DomainsController(Controller):
 
     @property
     def presence(self) -> Presence:
-        """Return what the last look at the cluster found."""
+        """Return whether ComputeDomains can be managed, as the last look at the cluster found."""
         return self._reconciler.presence
 
     def conditions(self) -> Sequence[Condition]:
@@ -254,11 +254,11 @@ class DomainsController(Controller):
         return self.presence.conditions()
 
     def run(self) -> None:
-        """Look at the API server at intervals, until `stop`."""
+        """Check at intervals until `stop` whether the API server has the kinds and rights for ComputeDomains."""
         self.repeat(self._look, self._backoff, least=min(LEAST_LOOK_SECONDS, self._look_seconds))
 
     def close_watches(self, seconds: float) -> None:
-        """End the watches."""
+        """End the controller's watches within `seconds`."""
         self.status.observer.close(seconds)
         self.watcher.close(seconds)
 

@@ -23,27 +23,27 @@ REPORTER = "gkm.io/computedomains"
 
 
 def created(name: str) -> EventBody:
-    """Return the Event for a created domain."""
+    """Return the Event body for a ComputeDomain that GKM created."""
     return EventBody("Normal", "ComputeDomainCreated", CREATE, f"ComputeDomain {name} created")
 
 
 def not_created(purpose: str, error: str) -> EventBody:
-    """Return the Event for a domain that could not be created."""
+    """Return the Event body for a ComputeDomain that could not be created."""
     return EventBody("Warning", FAILED, CREATE, f"Failed to create ComputeDomain for {purpose}: {error}")
 
 
 def deleted(name: str) -> EventBody:
-    """Return the Event for a released domain."""
+    """Return the Event body for a ComputeDomain that GKM released."""
     return EventBody("Normal", "ComputeDomainDeleted", DELETE, f"ComputeDomain {name} deleted")
 
 
 def not_deleted(name: str, error: str) -> EventBody:
-    """Return the Event for a domain that could not be released."""
+    """Return the Event body for a ComputeDomain that could not be released."""
     return EventBody("Warning", FAILED, DELETE, f"Failed to delete ComputeDomain {name}: {error}")
 
 
 def lost(name: str) -> EventBody:
-    """Return the Event for a needed domain that another client deleted."""
+    """Return the Event body for a needed ComputeDomain that another client deleted."""
     note = f"ComputeDomain {name} was deleted while it is required; GKM creates it again once it is gone"
     return EventBody("Warning", "ComputeDomainLost", CREATE, note)
 
@@ -59,18 +59,18 @@ def held(domain: ComputeDomain) -> EventBody:
 
 
 def not_ours(name: str) -> EventBody:
-    """Return the Event for a domain of the set that another operator created."""
+    """Return the Event body for a ComputeDomain of a PodCliqueSet that another operator created."""
     note = f"another operator wrote ComputeDomain {name}: GKM adds its claim to pods, but does not repair or delete it"
     return EventBody("Normal", "ComputeDomainNotOurs", CREATE, note)
 
 
 def unavailable(why: str) -> EventBody:
-    """Return the Event for an enrolled set while GKM cannot manage ComputeDomains."""
+    """Return the Event body for an enrolled PodCliqueSet while GKM cannot manage ComputeDomains."""
     return EventBody("Warning", "DomainsUnavailable", ENROLL, why)
 
 
 def grove_manages(cluster_role: str) -> EventBody:
-    """Return the Event for an enrolled set whose domains the Grove operator manages."""
+    """Return the Event body for an enrolled PodCliqueSet whose domains the Grove operator manages."""
     note = (
         f"the Grove operator manages ComputeDomains (ClusterRole {cluster_role} may create them), so GKM leaves "
         "PodCliqueSets to it; switch off one of the two"
@@ -79,12 +79,12 @@ def grove_manages(cluster_role: str) -> EventBody:
 
 
 def too_many(problem: str) -> EventBody:
-    """Return the Event for a set that needs more domains than GKM creates."""
+    """Return the Event body for a PodCliqueSet that needs more ComputeDomains than GKM creates."""
     return EventBody("Warning", FAILED, CREATE, problem)
 
 
 def undecided(unseen: Collection[tuple[str, str]]) -> EventBody:
-    """Return the Event for a set whose domains depend on claims that cannot be read."""
+    """Return the Event body for a PodCliqueSet whose ComputeDomains depend on claims that cannot be read."""
     names = [f"{kind} {name}" for kind, name in sorted(unseen)]
     note = (
         "GKM cannot see whether some cliques request GPUs, and creates no ComputeDomain for them yet: "
@@ -122,7 +122,7 @@ LASTING_REASONS = frozenset(
 
 
 def readiness_changed(domain: ComputeDomain, old: MNNVLReadiness | None, new: MNNVLReadiness) -> EventBody | None:
-    """Return the Event for a change of MNNVLReady from `old` to `new`, None if it needs no Event."""
+    """Return the Event body for a change of MNNVLReady from `old` to `new`, None if it needs no Event."""
     note = f"ComputeDomain {domain.metadata.name}: {new.message}"
     was_ready = old is not None and old.status == TRUE
     if new.status == TRUE:
@@ -133,7 +133,7 @@ def readiness_changed(domain: ComputeDomain, old: MNNVLReadiness | None, new: MN
 
 
 def of_domain(domain: ComputeDomain) -> Regarding:
-    """Return the object that an Event about a domain is about: the set that owns it, or the domain itself."""
+    """Return the object that an Event about a ComputeDomain regards: its controller, or the domain itself."""
     meta = domain.metadata
     if (owner := meta.controller) is not None:
         return Regarding(owner.api_version, owner.kind, owner.name, meta.namespace, owner.uid)

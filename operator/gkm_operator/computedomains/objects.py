@@ -77,7 +77,7 @@ class DesiredDomain:
         return is_own and existing(domain).key == self.key
 
     def manifest(self, name: str, now: str) -> Json:
-        """Return the object to create, with the mark that no pod uses it yet."""
+        """Return the ComputeDomain to create as JSON, with the mark that no pod uses it yet."""
         metadata = {
             "name": name,
             "namespace": self.workload.namespace,
@@ -96,7 +96,7 @@ class DesiredDomain:
 
 
 def of_set(pod_clique_set: PodCliqueSet, key: SetDomainKey) -> DesiredDomain:
-    """Return the desired domain for one replica of a set, or a group of it."""
+    """Return the desired ComputeDomain for one replica of a PodCliqueSet, or for a group in the replica."""
     metadata = pod_clique_set.metadata
     labels = {
         MANAGED_BY: GROVE_OPERATOR,
@@ -117,14 +117,14 @@ def of_set(pod_clique_set: PodCliqueSet, key: SetDomainKey) -> DesiredDomain:
 
 
 def of_label(workload: Workload, owners: Sequence[Owner]) -> DesiredDomain:
-    """Return the desired domain for pods with a label value."""
+    """Return the desired ComputeDomain for pods with a value of the label `gkm.io/compute-domain`."""
     return DesiredDomain(
         workload, (workload.name,), {DOMAIN_LABEL: workload.name}, owners, f"label {DOMAIN_LABEL}: {workload.name}"
     )
 
 
 def workload_of(domain: ComputeDomain) -> Workload | None:
-    """Return the workload that a domain was created for; None for a user's domain."""
+    """Return the workload that a ComputeDomain was created for; None for a user's domain."""
     metadata, controller = domain.metadata, domain.metadata.controller
     if controller is not None and is_set(controller):
         return Workload(WorkloadKind.SET, metadata.namespace, controller.name)
@@ -137,7 +137,7 @@ def workload_of(domain: ComputeDomain) -> Workload | None:
 
 
 def is_released(domain: ComputeDomain) -> bool:
-    """Return whether GKM has released a domain, so that only other controllers must still act."""
+    """Return whether GKM has released a ComputeDomain, so that only other controllers must still act."""
     return domain.metadata.terminating and FINALIZER not in (domain.metadata.finalizers or ())
 
 

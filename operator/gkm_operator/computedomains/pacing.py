@@ -29,7 +29,7 @@ class _Times:
 
 
 class WritePacing:
-    """Limits annotation writes for each domain. Thread-safe.
+    """Limits writes of annotations for each ComputeDomain. Thread-safe.
 
     A protecting write does not wait, and is not repeated before the next paced one: the watch may not have delivered it
     yet. No other write comes in between, so a mark cannot fall unseen.
@@ -48,13 +48,13 @@ class WritePacing:
         self._lock = Lock()
 
     def seconds(self, key: Key, *, figures_only: bool) -> float:
-        """Return the seconds until a normal write of a domain's annotations, 0 or less if it may be now."""
+        """Return the seconds until a normal write of a domain's annotations; 0 or less if it may be now."""
         with self._lock:
             pause = self._figures if figures_only else self._interval
             return self._of(key).last + pause - self._clock()
 
     def age(self, key: Key) -> float:
-        """Return the seconds since a domain was first seen."""
+        """Return the seconds since this process first saw a ComputeDomain."""
         with self._lock:
             return self._clock() - self._of(key).first
 
@@ -72,7 +72,7 @@ class WritePacing:
             times.protected = times.protected | uids if uids else uids
 
     def forget(self, key: Key) -> None:
-        """Forget a deleted domain."""
+        """Forget the times of a deleted ComputeDomain."""
         with self._lock:
             self._times.pop(key, None)
 
@@ -93,7 +93,7 @@ _MAX_NAMESPACES, _MAX_RESERVED = 4096, 16384
 
 
 class CreationPacing:
-    """Limits creations of domains per namespace. Thread-safe for different workloads."""
+    """Limits creations of ComputeDomains per namespace. Thread-safe for different workloads."""
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
@@ -103,9 +103,9 @@ class CreationPacing:
         self._lock = Lock()
 
     def seconds(self, namespace: str, workload: Hashable, missing: int) -> float:
-        """Return 0.0 if a domain may be created now, and count it; otherwise the seconds until some may be created.
+        """Return 0.0 if a ComputeDomain may be created now, and take it from the budget.
 
-        Else return the seconds until some may be, which are reserved.
+        Otherwise return the seconds until some may be created, and reserve `missing` creations for the workload.
         """
         now = self._clock()
         with self._lock:

@@ -41,14 +41,14 @@ class Presence:
     since: str = ""
 
     def conditions(self) -> tuple[Condition, ...]:
-        """Return the conditions of the ConfigMap gkm-domains."""
+        """Return the conditions for the ConfigMap `gkm-domains`."""
         found = Condition(DOMAINS_AVAILABLE, TRUE if self.available else FALSE, self.reason, self.message, self.since)
         by = "GroveMayCreateDomains" if self.grove_manages else "GKMCreatesDomains"
         return found, Condition(GROVE_MANAGES_DOMAINS, TRUE if self.grove_manages else FALSE, by, "", self.since)
 
 
 def observe(api: Api, grove_cluster_role: str, before: Presence) -> Presence:
-    """Look at the API server and return the result; `before` itself if nothing has changed.
+    """Check the API server's kinds and rights and return the result; `before` itself if it has not changed.
 
     Raises:
         ApiError: the API server does not respond, or not now.
@@ -63,7 +63,7 @@ def observe(api: Api, grove_cluster_role: str, before: Presence) -> Presence:
 
 
 def missing_kind(api: Api) -> str:
-    """Return the kind for ComputeDomains that the API server does not have, "" if it has all.
+    """Return the kind for ComputeDomains that the API server does not serve; "" if it serves all.
 
     Raises:
         ApiError: the API server does not respond, or refuses.

@@ -41,7 +41,7 @@ def is_overdue(pod: WatchedPod, now: datetime) -> bool:
 
 
 class DomainPods:
-    """Indexes the living pods that concern ComputeDomains. Thread-safe.
+    """Indexes the pods that concern ComputeDomains and have not ended. Thread-safe.
 
     The callbacks in `changed` get each change after the indexes have it; add them before the start. A pod that is not
     known in full is left out, and `on_refused` gets it.
@@ -62,7 +62,7 @@ class DomainPods:
         return not pod.ended and bool(uses or pod.refused)
 
     def change(self, old: WatchedPod | None, new: WatchedPod | None) -> None:
-        """Apply a change of a pod, unless it concerns only fields that are not stored."""
+        """Update the indexes after a change of a pod, unless only fields that are not stored have changed."""
         if new is not None and new.refused:
             self._refuse(old, new)
             new = None
@@ -107,7 +107,7 @@ def _label_keys(pod: WatchedPod) -> list[Key]:
 
 
 class WatchedSet(PodCliqueSet, frozen=True):
-    """A PodCliqueSet as watches hold it.
+    """A PodCliqueSet as the controllers' watch holds it in memory.
 
     A set that is not enrolled has no template, because its annotations are immutable.
     """
@@ -143,35 +143,35 @@ class DomainWatcher:
         return self._watches.synced
 
     def start(self, *, sets: bool) -> None:
-        """Start the watches that have not started yet; PodCliqueSets only if `sets`."""
+        """Start the watches that have not started yet; the watch of PodCliqueSets only if `sets`."""
         self._watches.start(self.templates, self.domains, *((self.sets,) if sets else ()))
 
     def close(self, seconds: float) -> None:
-        """Stop the watches."""
+        """Stop the watches within `seconds`."""
         self._watches.close(seconds)
 
     def pod_clique_set(self, namespace: str, name: str) -> PodCliqueSet | None:
-        """Return a set as last observed; a reduced copy of a large set (gkm.kube.memory)."""
+        """Return a PodCliqueSet as last observed; a reduced copy of a large set (gkm.kube.memory); None if absent."""
         return self.sets.get(name, namespace)
 
     def domain(self, namespace: str, name: str) -> ComputeDomain | None:
-        """Return a domain as last observed; a reduced copy of a large domain."""
+        """Return a ComputeDomain as last observed; a reduced copy of a large domain; None if absent."""
         return self.domains.get(name, namespace)
 
     def template(self, namespace: str, name: str) -> ResourceClaimTemplate | None:
-        """Return a claim template as last observed."""
+        """Return a claim template as last observed; None if absent."""
         return self.templates.get(name, namespace)
 
     def domains_of(self, workload: Workload) -> tuple[ComputeDomain, ...]:
-        """Return the domains of a workload, including domains of earlier sets of the same name, in no order."""
+        """Return the ComputeDomains of a workload, including domains of earlier sets of the same name, in no order."""
         return self._by_workload.get(workload)
 
     def domains_with_template(self, namespace: str, template: str) -> tuple[ComputeDomain, ...]:
-        """Return the domains whose claim template has this name, in no particular order."""
+        """Return the ComputeDomains whose claim template has this name, in no particular order."""
         return self._by_template.get((namespace, template))
 
     def serves(self, domain: ComputeDomain) -> bool:
-        """Return whether a domain still works for pods that use it, even if it is being deleted.
+        """Return whether a ComputeDomain still works for pods that use it, even if it is being deleted.
 
         NVIDIA's controller deletes the claim template first, and the admission policy refuses that while pods use it.
         """

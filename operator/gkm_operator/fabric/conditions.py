@@ -40,22 +40,22 @@ class ReportedFabric(Struct, frozen=True, gc=False):
 
     @property
     def name(self) -> str:
-        """Return the name of the node."""
+        """Return the name of the node, which is also the name of its NodeFabric."""
         return self.metadata.name
 
     @property
     def domain(self) -> str:
-        """Return the NVLink domain; during a fault, the domain from before; "" if absent."""
+        """Return the NVLink domain of the node; during a fault, the last known domain; "" if absent."""
         return self.status.domain or self.status.last_domain
 
     @property
     def health(self) -> NodeCondition | None:
-        """Return the condition Healthy, None before the first report."""
+        """Return the condition Healthy of the NodeFabric, None before the first report."""
         return next(iter(self.status.conditions or ()), None)
 
 
 def wanted_condition(node: Node, fabric: ReportedFabric | None) -> NodeCondition | None:
-    """Return the condition that a Node should have; None without an NVLink fabric or a report of the agent.
+    """Return the condition NVLinkFabricHealthy that a Node should have; None without an NVLink fabric or a report.
 
     While a node is not ready, its agent may not report: the last report does not count. `last_transition_time` is the
     time since which the status is what it is, as the agent or the node controller wrote it.

@@ -52,7 +52,7 @@ _DOMAIN = "domain/"
 
 
 class FabricController(Controller):
-    """Writes the condition NVLinkFabricHealthy.
+    """Writes the condition NVLinkFabricHealthy of Nodes and HyperNodes.
 
     It runs if `fabric.nodeConditions`; HyperNodes need `topology.hyperNodes`.
     """
@@ -74,12 +74,12 @@ class FabricController(Controller):
         self.queues = [self.queue]
 
     def run(self) -> None:
-        """Watch and write. A replica that does not lead watches Nodes too, and keeps no keys of them."""
+        """Start to watch and write. A replica that does not lead watches Nodes too, and keeps no keys of them."""
         self._nodes.subscribe(self._node_changed)
         super().run()
 
     def reflectors(self) -> Sequence[StartedWatch]:
-        """Return the watches; writes begin after their lists are complete."""
+        """Return the watches of Nodes and NodeFabrics; writes begin after their lists are complete."""
         return (self._nodes, self._fabrics)
 
     def reconcile(self, key: str) -> float | None:

@@ -19,7 +19,7 @@ _WORST_FIRST = ((FALSE, IMPAIRED, "impaired"), (UNKNOWN, NOT_KNOWN, "not known")
 
 
 def domain_condition(states: Mapping[str, NodeCondition]) -> NodeCondition | None:
-    """Return the condition of a domain from the conditions of its nodes; None if it has no nodes.
+    """Return the condition of an NVLink domain from the conditions of its nodes; None if it has no nodes.
 
     The worst status of a node decides. The domain has it since the first of these nodes has it; if all are healthy,
     since the last one is.
@@ -55,6 +55,6 @@ class DomainIndex:
         return {found.domain for found in (old, new) if found is not None and found.domain}
 
     def nodes(self, domain: str) -> frozenset[str]:
-        """Return the nodes of a domain."""
+        """Return the names of the nodes in an NVLink domain."""
         with self._lock:
             return frozenset(self._nodes.get(domain, ()))

@@ -54,7 +54,7 @@ TREE, REPLIES, REPORT, _PROVIDER = "tree", "replies", "report", "provider/"
 
 
 class TopologyController(Controller):
-    """Builds the tree and writes it for schedulers. It runs in the leader only, and rebuilds all state from lists.
+    """Builds the tree of topology domains and writes it for schedulers.
 
     `succeeds` returns whether requests of an earlier leader may be on their way: then HyperNodes are written after
     `quiet_seconds`.
@@ -123,16 +123,16 @@ class TopologyController(Controller):
         return self.ended and (self.writer.is_quiet or not self._settings.hyper_nodes.enabled)
 
     def work(self) -> None:
-        """Start the thread if the feature is enabled; return at once, even if the API server is down."""
+        """Start the controller's thread if the feature is enabled; return at once, even if the API server is down."""
         self.writer.quiet_until = time.monotonic() + self._quiet_seconds * self._succeeds()
         super().work()
 
     def run(self) -> None:
-        """Look at the API server at intervals, until `stop`."""
+        """Check at intervals until `stop` which kinds the API server has, and start watches and writers for them."""
         self.repeat(self._look, self._backoff)
 
     def close_watches(self, seconds: float) -> None:
-        """End the watches."""
+        """End the controller's watches within `seconds`."""
         self.watcher.close(seconds)
 
     def _source(self, name: str) -> Source:

@@ -26,7 +26,7 @@ _GOOD = frozenset(
 
 
 class Blocked(Exception):
-    """A problem that GKM cannot or must not solve, at least not for `after` seconds; the message has the remedy."""
+    """A problem that stops a write, and that GKM cannot or must not solve; the message has the remedy."""
 
     def __init__(self, reason: TopologyReason, message: str, *, detail: str = "", after: float | None = None) -> None:
         super().__init__(message)
@@ -36,7 +36,7 @@ class Blocked(Exception):
 
 
 class PartFinding(NamedTuple):
-    """The state of one part: the type, status, reason and message of its condition.
+    """The state of one part of the topology: the type, status, reason and message of its condition.
 
     `detail` stands in the condition only, and not in logs and Events. An Event is sent when reason or `occasion`
     change.
@@ -55,12 +55,12 @@ class PartFinding(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Return the message for the condition."""
+        """Return the message for the condition: message and detail."""
         return f"{self.message}: {self.detail}" if self.detail else self.message
 
 
 def of_providers(reports: Sequence[ProviderStatus], waits_for: Iterable[str]) -> PartFinding:
-    """Return whether every provider serves a tree, as the condition ProvidersServing."""
+    """Return the finding for the condition ProvidersServing: whether every provider serves a tree."""
     starting = sorted(waits_for)
     failed = [report for report in reports if report.state in (ProviderState.FAILED, ProviderState.STALE)]
     waits = ""
@@ -77,7 +77,7 @@ def of_providers(reports: Sequence[ProviderStatus], waits_for: Iterable[str]) ->
 
 
 def of_guard(state: GuardState, settings: TopologyGuard, *, built: bool) -> PartFinding:
-    """Return whether the guard approves the present tree, as the condition TreeApproved."""
+    """Return the finding for the condition TreeApproved: whether the guard approves the present tree."""
     if not built:
         return PartFinding(TREE, TopologyReason.NOT_CHECKED, "no tree has been built yet")
     if not state.tripped:

@@ -44,7 +44,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """Collects the state of all parts of the topology. Thread-safe."""
+    """Collects the state of all parts of the topology for the report. Thread-safe."""
 
     settings: Topology
     sources: Sequence[Source]
@@ -53,7 +53,7 @@ class Overview:
     writer: HyperNodeWriter
 
     def findings(self) -> list[PartFinding]:
-        """Return the condition of each part."""
+        """Return the finding for the condition of each part."""
         state = self.tree.state
         reports = [source.report() for source in self.sources]
         built = state.desired is not None
@@ -69,7 +69,7 @@ class Overview:
             yield findings.of_conflicts(self.writer.conflicts, self.writer.others)
 
     def status(self) -> TopologyStatus:
-        """Return the report without its conditions."""
+        """Return the topology's status without its conditions."""
         state, conflicts = self.tree.state, self.writer.conflicts
         reports = tuple(source.report() for source in self.sources)
         shown = tuple(ReportedConflict(one.kind, one.message) for one in conflicts[:MAX_CONFLICTS])
@@ -89,7 +89,7 @@ class Overview:
         )
 
     def record(self) -> None:
-        """Update the metrics about providers and conflicts."""
+        """Update the metrics about the states of providers and about conflicts."""
         metrics.TOPOLOGY_CONFLICTS.set(len(self.writer.conflicts))
         for source in self.sources:
             found = source.report().state
@@ -104,7 +104,7 @@ _PASSING = frozenset({TopologyReason.NOT_CHECKED, TopologyReason.PROVIDERS_START
 
 
 class TopologyReport:
-    """Writes the report. Only one thread may use it."""
+    """Writes the ConfigMap `gkm-topology` and Events about it. Only one thread may use it."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class TopologyReport:
         self._next = clock()
 
     def write(self) -> float | None:
-        """Write the report if it has changed and is due.
+        """Write the ConfigMap `gkm-topology` if it has changed and a write is due.
 
         Return the seconds until it may be written, None if it is current.
 

@@ -45,7 +45,7 @@ class Source(Protocol):
     placements: Placements | None
 
     def refresh(self) -> bool:
-        """Read changes; return whether the placements changed. May take minutes.
+        """Read changes of the source; return whether the placements of nodes changed. May take minutes.
 
         Only one thread at a time may call it.
         """
@@ -58,7 +58,7 @@ class Source(Protocol):
 
 
 class LabelSource:
-    """The provider `labels`, which reads the labels of watched Nodes."""
+    """The built-in source `labels`, which reads the labels of watched Nodes."""
 
     def __init__(self, watcher: TopologyWatcher, settings: Topology) -> None:
         self.name = "labels"
@@ -68,7 +68,7 @@ class LabelSource:
         self._version = -1
 
     def refresh(self) -> bool:
-        """Read the labels of all nodes if a node has changed."""
+        """Read the labels of all Nodes if a Node has changed; return whether the placements changed."""
         version = self._watcher.node_input.version
         if version == self._version or not self._watcher.nodes.synced.is_set():
             return False
@@ -81,7 +81,7 @@ class LabelSource:
         return True
 
     def report(self) -> ProviderStatus:
-        """Return the state of the provider for the report."""
+        """Return the state of the source for the report."""
         if self.placements is None:
             return ProviderStatus(self.name, ProviderState.STARTING, reason="waits for the list of nodes")
         return serving(self.name, self.placements)
@@ -92,7 +92,7 @@ class LabelSource:
 
 
 class LastChange:
-    """When a value in an object last changed, in seconds since 1970.
+    """When a time text in an object last changed, in seconds since 1970.
 
     A change that this process sees happens now, independent of the clock of the other machine. For the first value,
     which may be old, the time itself is used, but never a later time than now.
@@ -104,7 +104,7 @@ class LastChange:
         self._is_first = True
 
     def see(self, text: str | None, now: float) -> None:
-        """Compare with the present value; None if the object has no value yet."""
+        """Compare with the text that the object has now; None if the object has no value yet."""
         if text == self.text:
             return
         moment = utc_time(text)
@@ -117,7 +117,10 @@ class LastChange:
 
 
 class ProviderSource:
-    """A provider that runs in a pod and writes a ProviderTree. An unusable tree changes only the report."""
+    """A provider that runs in a pod and writes a ProviderTree, as a source of the tree.
+
+    An unusable ProviderTree changes only the report; the placements stay.
+    """
 
     def __init__(
         self, name: str, watcher: TopologyWatcher, levels: Sequence[str], *, now: Callable[[], float] = time.time
@@ -138,7 +141,7 @@ class ProviderSource:
 
     @property
     def revision(self) -> int | None:
-        """Return the revision of the tree that was read last, None before the first."""
+        """Return the revision of the ProviderTree that was read last, None before the first read."""
         return self._read[1] if self._read is not None else None
 
     def refresh(self) -> bool:
@@ -237,7 +240,7 @@ def _checked(text: str) -> HyperNodeSet:
 
 
 def serving(name: str, found: Placements) -> ProviderStatus:
-    """Return the state of a provider that serves a tree."""
+    """Return the state for the report of a provider that serves these placements."""
     return ProviderStatus(
         name,
         ProviderState.SERVING,

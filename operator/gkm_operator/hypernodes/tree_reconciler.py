@@ -29,7 +29,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class DesiredTrees:
-    """The tree in the form of each scheduler."""
+    """The tree of the topology in the form of each scheduler, and as labels of nodes."""
 
     tree: Tree
     version: str
@@ -44,7 +44,7 @@ class DesiredTrees:
         return {level: sum(not domain.own for domain in domains) for level, domains in levels}
 
     def placed(self) -> int:
-        """Return the number of nodes that lie in a named domain at any level."""
+        """Return the number of nodes that lie in a named topology domain at any level."""
         widest = max(
             ([domain.end - domain.first for domain in level if not domain.own] for level in self.tree.domains),
             key=sum,
@@ -55,7 +55,7 @@ class DesiredTrees:
 
 @dataclass(slots=True)
 class TreeState:
-    """The result of the last pass. `waits_for` are providers that have not served a tree yet.
+    """The result of the last pass of TreeReconciler. `waits_for` are providers that have not served a tree yet.
 
     `sources` are the placements that the approved tree is made of, the most trusted ones first.
 
@@ -73,7 +73,7 @@ class TreeState:
 
 
 class TreeReconciler:
-    """Builds and approves trees. One thread writes; others may read `state`."""
+    """Builds the tree from all sources, and approves it by the guard. One thread writes; others may read `state`."""
 
     def __init__(
         self, watcher: TopologyWatcher, sources: Sequence[Source], settings: Topology, *, clock: Clock = time.monotonic

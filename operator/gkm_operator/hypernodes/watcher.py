@@ -35,7 +35,7 @@ TREES = PROVIDER_TREES.of(WatchedTree)
 
 
 class Input:
-    """Something that a provider or writer reads; `version` grows with each relevant change."""
+    """A kind of watched object that the topology is built from; `version` grows with each relevant change."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self.version = 0
@@ -43,13 +43,13 @@ class Input:
         self._changed = changed
 
     def advance(self) -> None:
-        """Increase the version after a change."""
+        """Increase the version after a change, and call the listener."""
         self.version = next(self._versions)
         self._changed()
 
 
 class TopologyWatcher:
-    """The watches that the configuration needs; `changed` is called after each relevant change. Thread-safe.
+    """The watches of the topology that the configuration needs; `changed` is called after each change. Thread-safe.
 
     `tree_changed` is called with the provider of a ProviderTree that has changed. `hypernode_changed` are called with
     each relevant change of a HyperNode: add them before `start`.
@@ -86,11 +86,11 @@ class TopologyWatcher:
         return self.nodes, *((self.provider_trees,) if self._has_providers else ())
 
     def start(self, *, hypernodes: bool) -> None:
-        """Start the watches that have not started yet; HyperNodes only if their kind is installed."""
+        """Start the watches that have not started yet; the watch of HyperNodes only if their kind is installed."""
         self._watches.start(*self.wanted, *((self.hypernodes,) if hypernodes else ()))
 
     def close(self, seconds: float) -> None:
-        """Stop the watches."""
+        """Stop the watches within `seconds`."""
         self._watches.close(seconds)
 
     def _node(self, old: Node | None, new: Node | None) -> None:

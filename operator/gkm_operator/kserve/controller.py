@@ -51,7 +51,7 @@ _REFUSED = (HTTPStatus.FORBIDDEN, HTTPStatus.UNPROCESSABLE_ENTITY)
 
 
 class Realized(NamedTuple):
-    """The GKMCache made from a KernelCache, if there is one, and what prevents it."""
+    """The GKMCache made from a KernelCache, None if there is none, and the obstacle that prevents it."""
 
     cache: GKMCache | None
     obstructed: Obstructed | None = None
@@ -79,7 +79,7 @@ class KServeController(Controller):
             self._caches.subscribe(self._cache_changed)
 
     def reflectors(self) -> tuple[StartedWatch, ...]:
-        """Return the watches that tell when to look."""
+        """Return the watches that tell when to reconcile: KernelCaches, their node groups, and GKMCaches."""
         return self._kernel_caches, self._groups, self._caches
 
     def reconcile(self, key: Key) -> None:

@@ -36,7 +36,7 @@ def kernel_cache_status(
     obstructed: Obstructed | None,
     now: str,
 ) -> KernelCacheStatus:
-    """Return the status that a KernelCache should have. `cache` is its GKMCache, if there is one."""
+    """Return the status that a KernelCache should have. `cache` is its GKMCache, None if there is none."""
     observed = cache.status if cache is not None and cache.status.image == cache.spec.image else CacheStatus()
     values = {
         READY: _ready(observed, obstructed),
@@ -57,7 +57,7 @@ def kernel_cache_status(
 
 
 def own_conditions(found: KernelCache) -> list[Condition]:
-    """Return the conditions of a KernelCache that GKM wrote, in order."""
+    """Return the conditions of a KernelCache that have GKM's types, sorted by type."""
     return sorted((each for each in found.status.conditions if each.type in _OURS), key=lambda each: each.type)
 
 

@@ -29,14 +29,14 @@ class Obstacle(StrEnum):
 
 
 class Obstructed(NamedTuple):
-    """Why a KernelCache has no GKMCache, with a sentence that says what to do."""
+    """The reason why a KernelCache has no matching GKMCache, with a sentence that says what to do."""
 
     reason: Obstacle
     message: str
 
 
 def cache_object(found: KernelCache, group: KernelCacheNodeGroup) -> dict[str, Any]:
-    """Return the GKMCache to create."""
+    """Return the GKMCache to create for a KernelCache, as JSON."""
     metadata, footprints = found.metadata, found.spec.artifact.identity.footprints
     identity = {
         WORKLOAD_FOOTPRINT: footprints.workload_footprint,

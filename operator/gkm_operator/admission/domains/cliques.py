@@ -65,7 +65,7 @@ class SetDomains:
 
 
 class SetDomainsReader:
-    """Reads the ComputeDomains of PodCliqueSets from the cluster."""
+    """Reads the ComputeDomains of PodCliqueSets through a View, for one review."""
 
     def __init__(self, view: View, gpus: GPURequests) -> None:
         self._view = view
@@ -139,7 +139,7 @@ class SetDomainsReader:
 
 
 class CliqueReview:
-    """Decides about PodCliques: refuses one until the set's domains exist, and adds its claim."""
+    """Decides about PodCliques: refuses one until its set's ComputeDomains exist, and adds the resource claim."""
 
     def __init__(self, view: View, settings: Network) -> None:
         self._view = view
@@ -148,7 +148,7 @@ class CliqueReview:
         self._domains = SetDomainsReader(view, self._gpus)
 
     def decide(self, request: DomainRequest[ReviewedClique]) -> ReviewResponse:
-        """Return the admission response; raise ViewUnavailable if the cluster cannot be read."""
+        """Return the admission response for a PodClique; raise ViewUnavailable if the cluster cannot be read."""
         clique = request.object
         classes = self._view.device_classes(request.namespace)
 
@@ -211,7 +211,7 @@ class ScalingGroupReview:
         self._domains = SetDomainsReader(view, GPURequests(settings))
 
     def decide(self, request: DomainRequest[ReviewedScalingGroup]) -> ReviewResponse:
-        """Return the admission response; raise ViewUnavailable if the cluster cannot be read."""
+        """Return the admission response for a scaling group; raise ViewUnavailable if the cluster cannot be read."""
         metadata = request.object.metadata
         if metadata.terminating or self._view.grove_manages_domains:
             return ADMITTED

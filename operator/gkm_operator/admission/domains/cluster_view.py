@@ -71,7 +71,7 @@ _ReadKey = tuple[Resource[Any], str, str, float]
 
 
 class ThinSet(PodCliqueSet, frozen=True):
-    """A PodCliqueSet as watches hold it.
+    """A PodCliqueSet as the webhook's watch holds it in memory.
 
     A set that is not enrolled has no template, because its annotations are immutable.
     """
@@ -162,7 +162,7 @@ def _shared(value: S) -> S:
 
 
 class SingleReads:
-    """Reads single objects and caches them by kind, namespace and name. Thread-safe."""
+    """Reads single objects from the API server and caches them by kind, namespace and name. Thread-safe."""
 
     def __init__(self, api: Api, clock: Callable[[], float] = time.monotonic) -> None:
         self._api = api
@@ -171,7 +171,7 @@ class SingleReads:
         self._found: LRUCache[_ObjectKey, tuple[float, Any]] = LRUCache(MAX_OBJECTS)
 
     def remembered(self, resource: Resource[T], namespace: str, name: str, seconds: float) -> T | None:
-        """Return an object that was read within the last `seconds`; None if it was not."""
+        """Return an object from the memory if it was read within the last `seconds`; None if it was not."""
         found = self._found.get((resource.plural, namespace, name))
         if found is None or self._clock() >= found[0] + seconds:
             return None
@@ -179,7 +179,7 @@ class SingleReads:
         return value
 
     def get(self, resource: Resource[T], namespace: str, name: str, timeout: float = READ_SECONDS) -> T | None:
-        """Read an object from the API server; None if it does not exist.
+        """Read an object from the API server and cache it; return None if it does not exist.
 
         Raises:
             ViewUnavailable: the API server does not answer within `timeout`, or too many reads are under way.
@@ -216,36 +216,36 @@ class ClusterView:
         self._grove_manages = False
 
     def watches(self) -> tuple[Reflector[Any], ...]:
-        """Return the watches to start."""
+        """Return the watches of PodCliqueSets, ComputeDomains and configuration, for the caller to start."""
         return self._sets, self._domains, self._config
 
     @property
     def grove_manages_domains(self) -> bool | None:
-        """Implement View.grove_manages_domains."""
+        """Return whether the installed Grove operator writes ComputeDomains; None until the watch has listed."""
         return self._grove_manages if self._config.synced.is_set() else None
 
     @property
     def capacity(self) -> DomainCapacity | None:
-        """Implement View.capacity."""
+        """Return the free nodes for ComputeDomains; None while they are unknown."""
         return self._capacity
 
     def pod_clique_set(self, namespace: str, name: str) -> PodCliqueSet | None:
-        """Return a set as last observed."""
+        """Return a PodCliqueSet as its watch last showed it; None if the watch does not have it."""
         return self._sets.get(name, namespace)
 
     def domains_of(self, pod_clique_set: PodCliqueSet) -> Sequence[ComputeDomain]:
-        """Implement View.domains_of."""
+        """Return the ComputeDomains that a PodCliqueSet owns; raise ViewUnavailable until the watch has listed."""
         self._require_domains()
         metadata = pod_clique_set.metadata
         return self._by_owner.get((metadata.namespace, metadata.uid))
 
     def compute_domain(self, namespace: str, name: str) -> ComputeDomain | None:
-        """Implement View.compute_domain."""
+        """Return a ComputeDomain, None if it does not exist; raise ViewUnavailable until the watch has listed."""
         self._require_domains()
         return self._domains.get(name, namespace)
 
     def is_channel(self, namespace: str, template: str) -> bool:
-        """Return whether a template belongs to the ComputeDomain of the same name, so that it need not be read."""
+        """Return whether a claim template belongs to the ComputeDomain of the same name, so that no read is needed."""
         found = self._domains.get(template, namespace)
         return found is not None and found.template == template
 
@@ -290,16 +290,16 @@ class ReviewView:
 
     @property
     def grove_manages_domains(self) -> bool | None:
-        """Implement View.grove_manages_domains."""
+        """Return whether the installed Grove operator writes ComputeDomains; None while that is unknown."""
         return self._cluster.grove_manages_domains
 
     @property
     def capacity(self) -> DomainCapacity | None:
-        """Implement View.capacity."""
+        """Return the free nodes for ComputeDomains; None while they are unknown."""
         return self._cluster.capacity
 
     def pod_clique_set(self, namespace: str, name: str, uid: str = "", *, again: bool = False) -> PodCliqueSet | None:
-        """Implement View.pod_clique_set."""
+        """Return a PodCliqueSet from the watch, or read it if it is large, has another uid, or `again` is set."""
         observed = None if again else self._cluster.pod_clique_set(namespace, name)
         is_large = observed is not None and bool(observed.metadata.oversized)
         if observed is not None and uid in ("", observed.metadata.uid) and not is_large:
@@ -308,15 +308,15 @@ class ReviewView:
         return self.object(SETS, namespace, name, 0.0 if again or is_large else SET_SECONDS)
 
     def domains_of(self, pod_clique_set: PodCliqueSet) -> Sequence[ComputeDomain]:
-        """Implement View.domains_of."""
+        """Return the ComputeDomains that a PodCliqueSet owns; raise ViewUnavailable until the watch has listed."""
         return self._cluster.domains_of(pod_clique_set)
 
     def compute_domain(self, namespace: str, name: str) -> ComputeDomain | None:
-        """Implement View.compute_domain."""
+        """Return a ComputeDomain, None if it does not exist; raise ViewUnavailable until the watch has listed."""
         return self._cluster.compute_domain(namespace, name)
 
     def device_classes(self, namespace: str, *, strict: bool = False) -> DeviceClasses:
-        """Implement View.device_classes."""
+        """Return a function from a pod's claim to its device classes, as View.device_classes describes."""
 
         def classes(claim: PodClaim) -> Iterable[str]:
             template, name = claim.resource_claim_template_name, claim.resource_claim_name

@@ -27,7 +27,7 @@ class PodReview:
         self._gpus = GPURequests(settings)
 
     def decide(self, request: DomainRequest[ReviewedPod]) -> ReviewResponse:
-        """Return the admission response."""
+        """Return the admission response for a pod: it always admits, some with a patch or a warning."""
         pod = request.object
         name = pod.metadata.label(DOMAIN_LABEL)
         if request.operation != "CREATE" or not name:
@@ -61,7 +61,7 @@ class PodReview:
 
 
 def tolerant(classes: DeviceClasses, unread: list[str]) -> DeviceClasses:
-    """Return `classes` for a pod: for an unreadable claim it returns no classes, and adds a warning to `unread`."""
+    """Return `classes` for a pod: for an unreadable claim it returns no classes, and adds one warning to `unread`."""
 
     def found(claim: PodClaim) -> tuple[str, ...]:
         try:

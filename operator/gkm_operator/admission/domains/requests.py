@@ -30,7 +30,7 @@ class ObjectInvalid(ValueError):
 
 
 class PatchedMetadata(MnnvlMetadata, frozen=True):
-    """Metadata for making a patch: whether there are any labels and annotations, also others than the decoded ones."""
+    """Metadata with facts for a patch: whether the object has any labels or annotations, decoded or not."""
 
     has_labels: bool = False
     has_annotations: bool = False
@@ -42,26 +42,26 @@ class PatchedMetadata(MnnvlMetadata, frozen=True):
 
 
 class LabelSelector(Struct, frozen=True, rename="camel"):
-    """A label selector."""
+    """A label selector of a pod affinity term, reduced to matchLabels."""
 
     match_labels: dict[str, str] | None = None
 
 
 class AffinityTerm(Struct, frozen=True, rename="camel"):
-    """A term of a pod affinity."""
+    """A term of a pod affinity: which pods, and the node label that the nodes must share."""
 
     topology_key: str = ""
     label_selector: LabelSelector | None = None
 
 
 class WeightedTerm(Struct, frozen=True, rename="camel"):
-    """A preferred term of a pod affinity."""
+    """A preferred term of a pod affinity, without its weight."""
 
     pod_affinity_term: AffinityTerm = AffinityTerm()
 
 
 class PodAffinity(Struct, frozen=True):
-    """Required and preferred terms."""
+    """The required and preferred terms of a pod's podAffinity; None where the pod has no such list."""
 
     required: tuple[AffinityTerm, ...] | None = field(
         default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
@@ -72,7 +72,7 @@ class PodAffinity(Struct, frozen=True):
 
 
 class WorkloadAffinity(Struct, frozen=True, rename="camel"):
-    """The affinity of a pod."""
+    """A pod's spec.affinity, reduced to podAffinity."""
 
     pod_affinity: PodAffinity | None = None
 
@@ -84,32 +84,32 @@ class ReviewedPodSpec(PodSpec, frozen=True):
 
 
 class ReviewedCliqueSpec(CliqueSpec, frozen=True):
-    """The specification of a PodClique."""
+    """The specification of a PodClique, reduced to the fields that reviews read."""
 
     pod_spec: ReviewedPodSpec = ReviewedPodSpec()
 
 
 class ReviewedSet(PodCliqueSet, frozen=True):
-    """A PodCliqueSet."""
+    """A PodCliqueSet in an admission request, with metadata for a patch."""
 
     metadata: PatchedMetadata
 
 
 class ReviewedClique(PodClique, frozen=True):
-    """A PodClique."""
+    """A PodClique in an admission request, reduced to the fields that its review reads."""
 
     metadata: PatchedMetadata
     spec: ReviewedCliqueSpec = ReviewedCliqueSpec()
 
 
 class ReviewedScalingGroup(Struct, frozen=True):
-    """A PodCliqueScalingGroup."""
+    """A PodCliqueScalingGroup in an admission request, reduced to its metadata."""
 
     metadata: PatchedMetadata
 
 
 class ReviewedPod(Struct, frozen=True):
-    """A pod."""
+    """A pod in an admission request, reduced to the fields that the review of ComputeDomains reads."""
 
     metadata: PatchedMetadata
     spec: ReviewedPodSpec = ReviewedPodSpec()
@@ -128,7 +128,7 @@ _NO_USER = UserInfo()
 
 
 class Envelope(AdmissionRequest, frozen=True):
-    """A request whose objects are not decoded yet: they refer to the body, which stays in memory."""
+    """An admission request whose objects are not decoded yet: they refer to the body, which stays in memory."""
 
     object: Raw = _NULL
     old_object: Raw = _NULL

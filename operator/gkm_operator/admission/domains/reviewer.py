@@ -80,7 +80,7 @@ class ByteBudget:
 
 
 class Decision(Protocol[T]):
-    """Decides about one admission request."""
+    """Decides about one admission request for a workload or a group template."""
 
     def decide(self, request: DomainRequest[T]) -> ReviewResponse:
         """Return the admission response.
@@ -92,7 +92,7 @@ class Decision(Protocol[T]):
 
 @dataclass(frozen=True)
 class WorkloadReviewer(Generic[T]):
-    """A reviewer of the server (https.server.Reviewer) for one kind. Thread-safe; without side effects.
+    """Reviews admission requests about objects of one kind (https.server.Reviewer). Thread-safe; without side effects.
 
     A request that cannot be decided is refused, and admitted with a warning if it is `lenient`.
     """
@@ -107,7 +107,7 @@ class WorkloadReviewer(Generic[T]):
     operations: frozenset[str] = frozenset({"CREATE", "UPDATE"})
 
     def review(self, take: Callable[[], bytes | bytearray], decoded: Callable[[], object]) -> bytes:
-        """See https.server.Reviewer."""
+        """Return the AdmissionReview with the response to a request, as https.server.Reviewer describes."""
         started = time.monotonic()
         body = take()
         size = len(body)
@@ -171,7 +171,10 @@ class WorkloadReviewer(Generic[T]):
 
 
 def reviewers(view: ClusterView, settings: Network, budget: ByteBudget) -> Mapping[str, WorkloadReviewer[Any]]:
-    """Return the reviewer for each URL path (deploy/components/domains/webhooks.yaml)."""
+    """Return the reviewers of PodCliqueSets, PodCliques, scaling groups and pods by URL path.
+
+    deploy/components/domains/webhooks.yaml has the same paths.
+    """
 
     def grove_reviewer(kind: str, object_type: type[T], review: Callable[..., Decision[T]]) -> WorkloadReviewer[T]:
         decide = partial(review, settings=settings)

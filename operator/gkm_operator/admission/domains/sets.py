@@ -39,7 +39,7 @@ class SetDefaults:
         self._gpus = GPURequests(settings)
 
     def decide(self, request: DomainRequest[ReviewedSet]) -> ReviewResponse:
-        """Return the admission response; raise ViewUnavailable if a claim cannot be read."""
+        """Return the admission response for a PodCliqueSet; raise ViewUnavailable if a claim cannot be read."""
         found = request.object
         # Where Grove itself manages domains, its own webhook enrolls sets.
         if found.metadata.terminating or self._view.grove_manages_domains:
@@ -53,7 +53,7 @@ class SetDefaults:
 
 
 class SetValidation:
-    """Refuses invalid or changed annotations and sets with too many domains; warns about other problems."""
+    """Refuses PodCliqueSets with invalid or changed annotations or too many domains; warns about other problems."""
 
     def __init__(self, view: View, settings: Network) -> None:
         self._view = view
@@ -61,7 +61,7 @@ class SetValidation:
         self._gpus = GPURequests(settings)
 
     def decide(self, request: DomainRequest[ReviewedSet]) -> ReviewResponse:
-        """Return the admission response; raise TooManyClaims if a new set names too many claims."""
+        """Return the admission response for a PodCliqueSet; raise TooManyClaims if a new set names too many claims."""
         new, old = request.object, request.old
         if new.metadata.terminating:
             return ADMITTED
@@ -122,7 +122,7 @@ class Need:
 
 
 def needs(pod_clique_set: PodCliqueSet, gpus: GPURequests, classes: DeviceClasses) -> list[Need]:
-    """Return what the domains of each group of a set need, sorted by group."""
+    """Return the nodes and domains that each group of a PodCliqueSet needs, sorted by group."""
     members: dict[str, list[tuple[CliqueTemplate, int]]] = {}
     with_gpus = gpus.cliques(pod_clique_set, classes)
     for clique, scaling_group in pod_clique_set.memberships():
@@ -144,7 +144,7 @@ def needs(pod_clique_set: PodCliqueSet, gpus: GPURequests, classes: DeviceClasse
 def warnings(
     wanted: Iterable[Need], before: Iterable[Need], capacity: DomainCapacity, *, one_clique: bool
 ) -> Iterator[str]:
-    """Yield warnings about what may prevent a set from getting its domains.
+    """Yield warnings about obstacles that may prevent a PodCliqueSet from getting its ComputeDomains.
 
     `before` are the needs of the same set before an update: their nodes are taken already. `one_clique` means that an
     affinity holds the pods of a domain in one clique.

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class ViewUnavailable(Exception):
-    """The cluster cannot be read now; the message tells why, and a retry can succeed."""
+    """The cluster cannot be read now for a review; the message tells why, and a retry can succeed."""
 
 
 class TooManyClaims(ViewUnavailable):
@@ -33,7 +33,7 @@ class View(Protocol):
         """Return the free nodes for ComputeDomains; None while they are unknown."""
 
     def pod_clique_set(self, namespace: str, name: str, uid: str = "", *, again: bool = False) -> PodCliqueSet | None:
-        """Return a set as last observed; None if it does not exist.
+        """Return a PodCliqueSet as last observed; None if it does not exist.
 
         A set that was not observed yet, or has another uid, or `again`, is read from the API server.
 
@@ -52,7 +52,7 @@ class View(Protocol):
         """Return a ComputeDomain as last observed; None if it does not exist. Raises as `domains_of` does."""
 
     def object(self, resource: Resource[T], namespace: str, name: str, seconds: float) -> T | None:
-        """Return an object, at most `seconds` old; None if it does not exist.
+        """Return an object from a read at most `seconds` ago; None if it does not exist.
 
         Raises:
             ViewUnavailable: the API server does not answer.

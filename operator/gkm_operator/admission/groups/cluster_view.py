@@ -35,7 +35,7 @@ _MISSING = "FieldValueRequired"
 
 
 class ObservedTemplates:
-    """Implements `view.Templates` with watches."""
+    """Reads GroupTemplates and Pools (view.Templates), from watches; `pools_of` lists Pools with a request."""
 
     def __init__(self, api: Api, reads: Api) -> None:
         """Create the watches. `reads` is an API client with short timeouts."""
@@ -44,19 +44,19 @@ class ObservedTemplates:
         self._pools = Reflector(api, POOLS)
 
     def watches(self) -> tuple[Reflector[Any], ...]:
-        """Return the watches to start."""
+        """Return the watches of GroupTemplates and Pools, for the caller to start."""
         return self._templates, self._pools
 
     def template(self, name: str) -> ReviewedTemplate | None:
-        """Implement Templates.template."""
+        """Return a GroupTemplate; None if it does not exist, or is being deleted."""
         return self._undeleted(self._templates, name)
 
     def pool(self, name: str) -> ReviewedPool | None:
-        """Implement Templates.pool."""
+        """Return a Pool; None if it does not exist, or is being deleted."""
         return self._undeleted(self._pools, name)
 
     def pools_of(self, template: str) -> Sequence[ReviewedPool]:
-        """Implement Templates.pools_of."""
+        """Return the Pools that name a GroupTemplate, from a new list request; raise ViewUnavailable if it fails."""
         try:
             pages = self._reads.list_pages(POOLS)
             pools = (each.value for page in pages for each in page.entries)
@@ -78,13 +78,13 @@ class ObservedTemplates:
 
 
 class AccessStatus(Struct, frozen=True):
-    """The answer of the API server's authorizer."""
+    """The status of a SubjectAccessReview: whether the API server's authorizer allows the request."""
 
     allowed: bool = False
 
 
 class AccessReview(Struct, frozen=True):
-    """A SubjectAccessReview."""
+    """A SubjectAccessReview with the API server's result."""
 
     status: AccessStatus = AccessStatus()
 
@@ -101,11 +101,11 @@ class CheckingApi(Api, Protocol):
     """
 
     def dry_run(self, resource: Resource[Any], value: Json) -> None:
-        """Ask the server to check the creation of an object; raise ApiError if it refuses."""
+        """Ask the API server to check the creation of an object; raise ApiError if it refuses."""
 
 
 class ApiChecks:
-    """Implements `view.ClusterChecks` with requests to the API server."""
+    """Checks objects and rights with requests to the API server (view.ClusterChecks)."""
 
     def __init__(self, api: CheckingApi) -> None:
         """Keep the API client `api`, which has short timeouts."""
@@ -113,7 +113,7 @@ class ApiChecks:
         self._discovery = Discovery(api)
 
     def served(self, value: Json) -> Resource[Json] | None:
-        """Implement ClusterChecks.served."""
+        """Return the resource of an object; None if its kind is not installed. Raise ViewUnavailable."""
         version, name = value["apiVersion"], KindName.of(value["apiVersion"], value["kind"])
         try:
             if (found := self._in_version(name, version)) is None:
@@ -126,7 +126,7 @@ class ApiChecks:
         return found
 
     def may_create(self, user: UserInfo, group: str, plural: str) -> bool:
-        """Implement ClusterChecks.may_create."""
+        """Return whether a user may create objects of a kind in all namespaces. Raise ViewUnavailable."""
         attributes = {"group": group, "resource": plural, "verb": "create"}
         subject = {"user": user.username, "uid": user.uid, "groups": user.groups, "extra": user.extra}
         head = {"apiVersion": ACCESS_REVIEWS.api_version, "kind": ACCESS_REVIEWS.kind, "metadata": {}}
@@ -137,7 +137,7 @@ class ApiChecks:
         return made.status.allowed
 
     def dry_run(self, resource: Resource[Json], value: Json) -> str:
-        """Implement ClusterChecks.dry_run."""
+        """Ask the API server whether it would create an object; return why it could not check that, "" if it could."""
         try:
             self._api.dry_run(resource, value | {"metadata": value["metadata"] | {"namespace": DRY_RUNS}})
         except ApiError as error:

@@ -64,7 +64,7 @@ class TemplateReview:
         self._partners = partners
 
     def decide(self, request: DomainRequest[ReviewedTemplate]) -> ReviewResponse:
-        """Return the admission response; raise ViewUnavailable if the cluster cannot be read."""
+        """Return the admission response for a GroupTemplate; raise ViewUnavailable if the cluster cannot be read."""
         template = request.object
         planned, renderer, settings = template.planned, self._partners.renderer, self._partners.settings
         try:
@@ -114,13 +114,13 @@ class TemplateReview:
 
 
 class TemplateDeletion:
-    """Refuses to delete a GroupTemplate that a pool names."""
+    """Refuses the deletion of a GroupTemplate that a Pool names."""
 
     def __init__(self, templates: Templates) -> None:
         self._templates = templates
 
     def decide(self, request: DomainRequest[ReviewedIdentity]) -> ReviewResponse:
-        """Return the admission response; raise ViewUnavailable if the pools cannot be read."""
+        """Return the admission response for the deletion; raise ViewUnavailable if the Pools cannot be read."""
         metadata = request.object.metadata
         pools = sorted(pool.metadata.name for pool in self._templates.pools_of(metadata.name))
         if metadata.terminating or not pools:
@@ -132,14 +132,14 @@ class TemplateDeletion:
 
 
 class PoolReview:
-    """Decides about Pools."""
+    """Decides about new and changed Pools: renders and checks the objects of their templates."""
 
     def __init__(self, partners: Partners, clock: Callable[[], float] = time.monotonic) -> None:
         self._partners = partners
         self._clock = clock
 
     def decide(self, request: DomainRequest[ReviewedPool]) -> ReviewResponse:
-        """Return the admission response; raise ViewUnavailable if the cluster cannot be read."""
+        """Return the admission response for a Pool; raise ViewUnavailable if the cluster cannot be read."""
         pool, until = request.object, self._clock() + DRY_RUN_SECONDS
         try:
             objects = merged_objects(templates_of(pool, self._partners.templates))
@@ -169,7 +169,7 @@ class PoolReview:
 
 
 def templates_of(pool: ReviewedPool, templates: Templates) -> list[PoolTemplate]:
-    """Return the templates that a pool names, in the same order.
+    """Return the GroupTemplates that a Pool names, in the Pool's order.
 
     Raises:
         TemplateInvalid: a template does not exist, or is being deleted.
@@ -189,7 +189,7 @@ class TaskGroupReview:
         self._partners = partners
 
     def decide(self, request: DomainRequest[ReviewedGroup]) -> ReviewResponse:
-        """Return the admission response; raise ViewUnavailable if the cluster cannot be read."""
+        """Return the admission response for a TaskGroup; raise ViewUnavailable if the cluster cannot be read."""
         group = request.object.group
         if request.operation != "CREATE":
             return ADMITTED
@@ -205,24 +205,24 @@ class TaskGroupReview:
 
 
 class TaskPodMetadata(Struct, frozen=True):
-    """The metadata of a pod."""
+    """The labels of a pod; None if it has no labels."""
 
     labels: dict[str, str] | None = None
 
 
 class ReviewedTaskPod(Struct, frozen=True):
-    """A pod."""
+    """A pod in an admission request, reduced to the fields that the review of TaskGroups' pods reads."""
 
     metadata: TaskPodMetadata
     spec: ReviewedPodSpec = ReviewedPodSpec()
 
     def label(self, key: str) -> str:
-        """Return a label; "" if absent."""
+        """Return the value of a label of the pod; "" if absent."""
         return (self.metadata.labels or {}).get(key, "")
 
 
 class TaskPodReview:
-    """Adds the claim of the group's ComputeDomain to the containers that request GPUs, or to the named container."""
+    """Adds the claim of a TaskGroup's ComputeDomain to its pods: to GPU containers, or to the named container."""
 
     def __init__(self, view: View, settings: Network) -> None:
         self._view = view
@@ -230,7 +230,7 @@ class TaskPodReview:
         self._gpus = GPURequests(settings)
 
     def decide(self, request: DomainRequest[ReviewedTaskPod]) -> ReviewResponse:
-        """Return the admission response; raise ViewUnavailable if the group cannot be read."""
+        """Return the admission response for a pod; raise ViewUnavailable if its TaskGroup cannot be read."""
         pod = request.object
         name = pod.label(GROUP_LABEL)
         if request.operation != "CREATE" or not name:

@@ -31,7 +31,7 @@ _ENDED = ENDED | {"Ending"}
 
 
 class ClusterWideMetadata(Struct, frozen=True, rename="camel"):
-    """The metadata of a cluster-wide object."""
+    """The metadata of a GroupTemplate or Pool: its name, and the time of its deletion request; None without one."""
 
     name: str = ""
     deletion_timestamp: str | None = None
@@ -43,7 +43,7 @@ class ClusterWideMetadata(Struct, frozen=True, rename="camel"):
 
 
 class ReviewedIdentity(Struct, frozen=True):
-    """The name of an object that is being deleted.
+    """The name of a GroupTemplate that is being deleted.
 
     Its other fields are not decoded, so that broken objects can be deleted.
     """
@@ -52,7 +52,7 @@ class ReviewedIdentity(Struct, frozen=True):
 
 
 class ReviewedTemplateSpec(Struct, frozen=True, rename="camel"):
-    """The spec of a GroupTemplate."""
+    """The spec of a GroupTemplate in an admission request; `template` is not decoded yet."""
 
     template: Raw
     validation: Annotated[tuple[TemplateValidation, ...], Meta(max_length=16)] = ()
@@ -65,43 +65,43 @@ class ReviewedTemplateSpec(Struct, frozen=True, rename="camel"):
 
     @property
     def object(self) -> Json:
-        """Return the decoded template; each call decodes it again, because callers may change it."""
+        """Return the decoded `template` field; each call decodes it again, because callers may change it."""
         return _decoded(self.template)
 
 
 class ReviewedTemplate(Struct, frozen=True):
-    """A GroupTemplate."""
+    """A GroupTemplate as admission reads it, from a request or a watch."""
 
     metadata: ClusterWideMetadata
     spec: ReviewedTemplateSpec
 
     @property
     def planned(self) -> PoolTemplate:
-        """Return the template in the form for planning."""
+        """Return the GroupTemplate in the form in which task groups are planned."""
         return PoolTemplate(self.metadata.name, self.spec.object, self.spec.validation, self.spec.nvlink_test)
 
 
 class ReviewedPool(Struct, frozen=True):
-    """A Pool without its status."""
+    """A Pool as admission reads it, without its status."""
 
     metadata: ClusterWideMetadata
     spec: PoolSpec
 
 
 class ReviewedGroup(Struct, frozen=True):
-    """A TaskGroup without its status."""
+    """A TaskGroup in an admission request, without its status."""
 
     metadata: ObjectMeta
     spec: TaskGroupSpec
 
     @property
     def group(self) -> TaskGroup:
-        """Return the TaskGroup."""
+        """Return the TaskGroup of gkm.api, with an empty status."""
         return TaskGroup(metadata=self.metadata, spec=self.spec)
 
 
 class PlannedObject(Struct, frozen=True, rename="camel"):
-    """An object in the status of a TaskGroup, with its manifest if it is a ComputeDomain: others have up to 512 KiB."""
+    """An object in a TaskGroup's status; only a ComputeDomain keeps its manifest, because others have up to 512 KiB."""
 
     api_version: str = ""
     kind: str = ""
@@ -115,14 +115,14 @@ class PlannedObject(Struct, frozen=True, rename="camel"):
 
 
 class ObservedStatus(Struct, frozen=True):
-    """The status of a TaskGroup."""
+    """The status of a TaskGroup, reduced to its phase and objects."""
 
     phase: str = "Pending"
     objects: Annotated[tuple[PlannedObject, ...], Meta(max_length=MAX_TEMPLATES)] = ()
 
 
 class ObservedGroup(Struct, frozen=True):
-    """The fields of a TaskGroup that the review of its pods needs."""
+    """A TaskGroup, reduced to the fields that the review of its pods needs."""
 
     status: ObservedStatus = ObservedStatus()
 

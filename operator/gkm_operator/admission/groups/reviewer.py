@@ -42,14 +42,14 @@ THREADS, WAITING = 8, 64
 
 
 class InTime(Generic[T]):
-    """Limits the time of decisions; equal concurrent requests share one decision. Thread-safe."""
+    """Limits the time of decisions about admission requests; equal concurrent requests share one. Thread-safe."""
 
     def __init__(self, decision: Decision[T], flights: SingleFlight[ReviewResponse]) -> None:
         self._decision = decision
         self._flights = flights
 
     def decide(self, request: DomainRequest[T]) -> ReviewResponse:
-        """Return the admission response.
+        """Return the admission response of the wrapped decision.
 
         Raises:
             ViewUnavailable: the decision takes too long, or the API server does not answer.
@@ -82,7 +82,10 @@ class SwitchedOff(Generic[T]):
 def reviewers(
     view: ClusterView, partners: Partners, network: Network, budget: ByteBudget
 ) -> Mapping[str, WorkloadReviewer[Any]]:
-    """Return the reviewer for each URL path (deploy/components/task-groups/webhooks.yaml)."""
+    """Return the reviewers of GroupTemplates, Pools, TaskGroups and their pods by URL path.
+
+    deploy/components/task-groups/webhooks.yaml has the same paths.
+    """
     flights: SingleFlight[ReviewResponse] = SingleFlight(THREADS, SECONDS, WAITING)
 
     def reviewer(kind: str, object_type: type[T], decision: Decision[T]) -> WorkloadReviewer[T]:

@@ -27,7 +27,7 @@ class Templates(Protocol):
 
 
 class ObjectRefused(Exception):
-    """The API server would refuse an object; `incomplete`: it lacks fields that another template may add."""
+    """The API server would refuse an object; `incomplete`: the object lacks fields that another template may add."""
 
     def __init__(self, message: str, *, incomplete: bool) -> None:
         super().__init__(message)
@@ -53,7 +53,7 @@ class ClusterChecks(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Partners:
-    """All that decisions about templates, pools and groups read. Thread-safe."""
+    """The objects through which decisions about templates, pools and groups read the cluster. Thread-safe."""
 
     templates: Templates
     cluster: ClusterChecks

@@ -48,15 +48,15 @@ class EvictableClient(Protocol):
     """A client session that can be evicted."""
 
     def has_pending_data(self) -> bool:
-        """Return whether received data has not been read yet."""
+        """Return whether the client has sent data that the session has not read yet."""
 
     def evict(self) -> None:
-        """Release all memory of the request, and end soon."""
+        """Free all memory of the session's request, and end the session soon."""
 
 
 @dataclass(eq=False, slots=True)
 class ConnectionSlot:
-    """The slot of one client connection. `since` is the start of its present stage, in seconds."""
+    """The slot of one client connection. `since` is the start of its present stage, in seconds of a monotonic clock."""
 
     client: EvictableClient
     since: float
@@ -65,7 +65,7 @@ class ConnectionSlot:
     """Bytes of the session's request in memory."""
 
     def enter(self, stage: SessionStage, now: float) -> None:
-        """Record that the session enters a stage."""
+        """Record that the session enters a stage at the time `now`."""
         self.stage, self.since = stage, now
 
 
@@ -83,7 +83,7 @@ class ConnectionLimiter:
         self.size = 0
 
     def acquire(self, client: EvictableClient, now: float) -> ConnectionSlot | None:
-        """Return a slot; evict a session if all slots are taken. None if all sessions are being reviewed."""
+        """Return a slot for a client; evict another session if all are taken. None if all sessions are in review."""
         if len(self._slots) >= self._limit:
             evictable = self._find_evictable(now)
             if evictable is None:
@@ -94,12 +94,12 @@ class ConnectionLimiter:
         return slot
 
     def release(self, slot: ConnectionSlot) -> None:
-        """Release the slot. Idempotent."""
+        """Release the slot of an ended session and its bytes. Idempotent."""
         self._slots.pop(slot, None)
         self.release_bytes(slot)
 
     def reserve_bytes(self, slot: ConnectionSlot, size: int) -> bool:
-        """Reserve `size` more bytes for a slot, evicting larger requests.
+        """Reserve `size` more bytes of request for a slot, evicting larger requests.
 
         Return False if this request is the largest.
         """
@@ -119,7 +119,7 @@ class ConnectionLimiter:
         return True
 
     def release_bytes(self, slot: ConnectionSlot) -> None:
-        """Release the bytes of a slot."""
+        """Release the bytes that a slot has reserved."""
         self.size -= slot.size
         slot.size = 0
         self._on_release(slot)
@@ -130,7 +130,7 @@ class ConnectionLimiter:
         slot.client.evict()
 
     def evict_idle(self) -> None:
-        """Evict every idle session without unread input."""
+        """Evict every idle session whose client has sent no further data."""
         for slot in [each for each in self._slots if each.stage is SessionStage.IDLE]:
             if not slot.client.has_pending_data():
                 self.evict(slot)
@@ -150,7 +150,7 @@ class ConnectionLimiter:
 
 
 class LargeBodies:
-    """Limits the number of slots that hold a large body; others wait in turn. For one event loop."""
+    """Limits how many sessions read a large request body at once; others wait in turn. For one event loop."""
 
     def __init__(self, limit: int, evict: Callable[[ConnectionSlot], None]) -> None:
         """Create the limit; `evict` ends the session of a slot and calls `leave`."""
@@ -195,7 +195,7 @@ class LargeBodies:
 
 
 class ThrottledLog:
-    """Logs each event at most once in `SECONDS`, with the number of suppressed lines. Not thread-safe.
+    """Logs each event at most once in `SECONDS` seconds, with the number of suppressed lines. Not thread-safe.
 
     Events are constants of this package, so there are few.
     """

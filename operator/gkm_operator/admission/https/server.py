@@ -79,8 +79,8 @@ class Reviewer(Protocol):
     def review(self, take: Callable[[], bytes | bytearray], decoded: Callable[[], object]) -> bytes:
         """Return the AdmissionReview with the response to a request.
 
-        `take` returns the body, and drops it elsewhere. Call `decoded` once the body is not in memory any more: its
-        bytes then no longer count.
+        `take` returns the body, and the server then drops its reference. Call `decoded` once the body is not in memory
+        any more: the server then frees the bytes reserved for it.
 
         Raises:
             ReviewInvalid: the body is not an AdmissionReview for this path; the API server gets 400.
@@ -118,7 +118,7 @@ class AdmissionServer:
 
     @property
     def alive(self) -> bool:
-        """Return whether the event loop has run within the last HUNG_SECONDS. Thread-safe; does not wait."""
+        """Return whether the server's event loop has run within the last HUNG_SECONDS. Thread-safe; does not wait."""
         return time.monotonic() - self._last_heartbeat < HUNG_SECONDS
 
     def _leave_large(self, slot: ConnectionSlot) -> None:
@@ -126,7 +126,7 @@ class AdmissionServer:
         self._large.leave(slot)
 
     def start(self) -> None:
-        """Listen, and serve in threads. The caller sets `ready` when requests can be answered.
+        """Listen on the address, and serve in threads. The caller sets `ready` when requests can be answered.
 
         Raises:
             OSError: the address is in use, or does not belong to this machine.
@@ -141,7 +141,7 @@ class AdmissionServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop within a few seconds; requests in review get their response. Idempotent."""
+        """Stop the server within a few seconds; requests in review get their response. Idempotent."""
         self.ready.clear()
         if self._loop is None or self._thread is None:
             return
@@ -257,7 +257,7 @@ def _review_in_thread(reviewer: Reviewer, http_request: HttpRequest, decoded: Ca
 
 
 class ServerCertificate:
-    """The certificate and key of a server, loaded again when the PEM files change.
+    """The webhook's TLS certificate and key, loaded again when the PEM files change.
 
     Changed files are loaded with the next connection. While the two files do not match each other, the server keeps
     using the previous pair.
@@ -308,7 +308,7 @@ class ServerCertificate:
 
 
 class PoolFull(Exception):
-    """Too many tasks wait for a thread."""
+    """Too many reviews wait for a thread of the pool."""
 
 
 class ThreadPool:
@@ -322,7 +322,7 @@ class ThreadPool:
         self._threads = [Thread(target=self._work, name=f"judge-{number}", daemon=True) for number in range(threads)]
 
     def start(self) -> None:
-        """Start the threads."""
+        """Start the threads of the pool."""
         for thread in self._threads:
             thread.start()
 

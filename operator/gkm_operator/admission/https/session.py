@@ -69,7 +69,7 @@ IDLE_SECONDS = 120.0
 
 
 class Connection:
-    """A client's connection. Every waiting method can be cancelled, and raises OSError when the client disconnects.
+    """A client's TLS connection. Every waiting method can be cancelled, and raises OSError when the client disconnects.
 
     The standard library's own TLS transport allocates 256 KiB for each connection at the start; this one holds only the
     buffers of OpenSSL, some 50 KiB in all.
@@ -86,14 +86,14 @@ class Connection:
         await self._until_done(self._tls.do_handshake)
 
     async def receive(self) -> bytes:
-        """Return received data, at most `CHUNK` bytes; b"" at the end."""
+        """Return decrypted data from the client, at most `CHUNK` bytes; b"" when the client has closed."""
         try:
             return await self._until_done(lambda: self._tls.read(CHUNK))
         except ssl.SSLEOFError:  # the client closed without close_notify
             return b""
 
     async def send(self, data: bytes) -> None:
-        """Write all of the data."""
+        """Send all of the data to the client."""
         left = memoryview(data)
         while left:
             left = left[await self._until_done(lambda: self._tls.write(left)) :]  # noqa: B023 -- called before it changes
@@ -110,13 +110,13 @@ class Connection:
             discarded += len(part)
 
     def has_pending_data(self) -> bool:
-        """Return whether received data has not been read yet."""
+        """Return whether the client has sent data that is not read yet."""
         with suppress(OSError):
             return bool(self._incoming.pending or self._socket.recv(1, socket.MSG_PEEK))
         return False
 
     def close(self) -> None:
-        """Close the socket at once."""
+        """Close the client's socket at once."""
         self._socket.close()
 
     async def _until_done(self, step: Callable[[], T]) -> T:
@@ -161,13 +161,13 @@ class HttpRequest:
     body: bytes | bytearray
 
     def take(self) -> bytes | bytearray:
-        """Return the body and remove it from the request, so that it can be freed while a registry is slow."""
+        """Return the body and remove it from the request, so that its memory can be freed while a registry is slow."""
         body, self.body = self.body, b""
         return body
 
 
 class BadRequest(Exception):
-    """The request cannot be read completely; `response` is sent as the last response on the connection."""
+    """A client's HTTP request cannot be read completely; `response` is sent as the last response on the connection."""
 
     def __init__(self, status: HTTPStatus, reason: str) -> None:
         super().__init__(reason)
@@ -175,7 +175,7 @@ class BadRequest(Exception):
 
 
 class HttpConnection:
-    """Requests and responses on a connection, in turns. Raises OSError when the client disconnects.
+    """HTTP/1.1 requests and responses on a connection, in turns. Raises OSError when the client disconnects.
 
     `reserve_bytes` returns whether that number of bytes may be added. `admit_large` waits until a large body may be
     read, and returns False when too many are being read.
@@ -200,7 +200,7 @@ class HttpConnection:
         return self._http.their_state is not h11.DONE
 
     async def wait_for_request(self) -> bool:
-        """Wait for the first bytes of a request; return False when the client closes."""
+        """Wait for the first bytes of the next request; return False when the client closes."""
         if self._http.our_state is h11.DONE:
             self._http.start_next_cycle()
         if self._http.trailing_data[0]:
@@ -208,7 +208,7 @@ class HttpConnection:
         return await self._receive() > 0
 
     async def read(self) -> HttpRequest:
-        """Return the request.
+        """Read the next HTTP request completely and return it.
 
         Raises:
             BadRequest: the request is malformed or too long.
@@ -228,11 +228,11 @@ class HttpConnection:
         return HttpRequest(event.method.decode(), path.decode("ascii", "replace"), body)
 
     def discard(self) -> None:
-        """Discard the input of the current request; nothing more is read after it."""
+        """Drop the received body of the current request; no more input is read after it."""
         self._body.clear()
 
     async def write(self, response: Page, *, is_last: bool) -> None:
-        """Write the response."""
+        """Send an HTTP response; `is_last` announces that the connection closes after it."""
         headers = [("Content-Type", response.content_type), ("Content-Length", str(len(response.body)))]
         if response.status is HTTPStatus.SERVICE_UNAVAILABLE:
             headers.append(("Retry-After", str(RETRY_SECONDS)))
@@ -282,7 +282,7 @@ def _length(request: h11.Request) -> int:
 
 @dataclass(frozen=True, slots=True)
 class SessionContext:
-    """Objects that all sessions share. Once `closing` is set, each session sends one more response at most."""
+    """Objects that all client sessions share. Once `closing` is set, each session sends one more response at most."""
 
     limiter: ConnectionLimiter
     large: LargeBodies
@@ -292,7 +292,7 @@ class SessionContext:
 
 
 class HttpSession:
-    """The session of one client. It ends by itself, or by `evict`."""
+    """The session of one client of the webhook. It ends by itself, or by `evict`."""
 
     def __init__(self, connection: Connection, peer: str, shared: SessionContext) -> None:
         self._connection = connection
@@ -303,7 +303,7 @@ class HttpSession:
         self._shutting_down = False
 
     def start(self) -> asyncio.Task[None] | None:
-        """Take a slot and start the session; return None if no slot is free."""
+        """Take a connection slot and start the session; close the connection and return None if no slot is free."""
         slot = self._shared.limiter.acquire(self, _now())
         if slot is None:
             self._connection.close()
@@ -318,7 +318,7 @@ class HttpSession:
         return not self._shutting_down and self._connection.has_pending_data()
 
     def evict(self) -> None:
-        """Drop the request, and end soon."""
+        """Drop the current request, and end the session soon."""
         if self._http is not None:
             self._http.discard()
         if self._task is not None:

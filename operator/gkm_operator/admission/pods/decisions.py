@@ -48,7 +48,10 @@ MAX_CONTAINERS = 16
 
 
 class Injected(Struct, frozen=True, omit_defaults=True):
-    """The additions to a pod for one cache."""
+    """The additions to a pod for one cache, as the annotation gkm.io/injected records them.
+
+    `environment` has the names of the variables; `member` and `image` are "" unless the cache is an image volume.
+    """
 
     cache: str
     volume: str
@@ -67,7 +70,7 @@ class Injected(Struct, frozen=True, omit_defaults=True):
 
 
 class Report(Struct, frozen=True, omit_defaults=True):
-    """The content of the annotation gkm.io/injected."""
+    """The content of the annotation gkm.io/injected: the caches that a pod got, and the parts that were left out."""
 
     caches: tuple[Injected, ...] = ()
     skipped: tuple[Skipped, ...] = ()
@@ -99,7 +102,7 @@ class Additions:
 
 
 def encoded(report: Report) -> str:
-    """Return the report as the text of the annotation."""
+    """Return the report as JSON for the annotation gkm.io/injected, with at most MAX_SKIPPED skipped parts."""
     skipped = tuple(Skipped(_short(each.what), _short(each.why)) for each in report.skipped[:MAX_SKIPPED])
     if more := len(report.skipped) - MAX_SKIPPED:
         skipped += (Skipped("more", f"{more} other parts"),) if more > 0 else ()
@@ -107,12 +110,12 @@ def encoded(report: Report) -> str:
 
 
 def annotated(pod: CachePod, report: str) -> Iterator[Operation]:
-    """Yield the patch operation that writes the report into the annotations."""
+    """Yield the patch operation that writes the report into the pod's annotation gkm.io/injected."""
     yield from add_entries("/metadata/annotations", {INJECTED: report}, exists=pod.metadata.has_annotations)
 
 
 def missing_bytes(pod: CachePod, report: str) -> int:
-    """Return by how many bytes the report would exceed the limit of the pod's annotations."""
+    """Return by how many bytes the report would exceed the API server's limit of a pod's annotations; 0 if it fits."""
     metadata = pod.metadata
     earlier = metadata.annotation(INJECTED)
     before = metadata.annotation_bytes - (size((INJECTED, earlier)) if earlier is not None else 0)
@@ -133,23 +136,24 @@ def _appended(at: str, entries: Sequence[Mapping[str, Any]], *, exists: bool) ->
 
 
 class Caches(Protocol):
-    """Returns facts about caches from watches. Thread-safe, and never waits."""
+    """Returns facts about GKMCaches and ClusterGKMCaches from watches. Thread-safe, and never waits."""
 
     def runtime(self, ref: CacheRef) -> str | None:
         """Return the runtime of a cache, "" while it is unknown; None if the watch has not shown the cache."""
 
     def members(self, ref: CacheRef) -> Sequence[ThinCache]:
-        """Return the members of a family in order of preference, a limited number."""
+        """Return the caches that are members of a family in order of preference, a limited number."""
 
     def default(self, namespace: str) -> str:
-        """Return the name of the default cache of a namespace; "" if it has none configured."""
+        """Return the name of the default cache of a namespace; "" if the namespace has no default."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodCacheReview:
-    """Adds the caches that a pod's labels name. `node_labels`: agents label Nodes with their ready caches.
+    """Adds the caches that a pod's labels name, as volumes, mounts, variables and node affinity.
 
-    `delivery` returns how pods get their caches, None while that is not known.
+    `node_labels`: agents label Nodes with their ready caches. `delivery` returns how pods get their caches, None while
+    that is not known.
     """
 
     caches: Caches
@@ -158,7 +162,7 @@ class PodCacheReview:
     delivery: Callable[[], Delivery | None] = lambda: "csi"
 
     def decide(self, request: DomainRequest[CachePod]) -> ReviewResponse:
-        """Return the admission response."""
+        """Return the admission response for a pod: it always admits, with a patch if the pod names caches."""
         pod, metadata = request.object, request.object.metadata
         default = "" if wishes.has_label(metadata) else self.caches.default(request.namespace)
         wish = wishes.read(metadata, request.namespace, default)
@@ -425,7 +429,7 @@ def _overlap(one: str, other: str) -> bool:
 
 
 def chosen(pod: CachePod, name: str, gpus: GPURequests, skipped: list[Skipped]) -> list[int]:
-    """Return the indices of the containers that get the cache: the named one, those with GPUs, or the main container.
+    """Return the indices of the containers that get the cache: the named one, all with GPUs, or the main container.
 
     Claims are not read, so claims of any device class are used where no container requests a GPU by a resource.
     """

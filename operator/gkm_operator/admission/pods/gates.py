@@ -19,7 +19,7 @@ _HOSTNAME = "kubernetes.io/hostname"
 
 
 class Gate(Struct, frozen=True):
-    """An entry of schedulingGates."""
+    """An entry of a pod's schedulingGates."""
 
     name: str = ""
 
@@ -34,7 +34,7 @@ class GatedSpec(PodSpec, frozen=True, rename="camel"):
 
     @property
     def names_nodes(self) -> bool:
-        """Return whether the author of the pod has chosen its node by name."""
+        """Return whether the author of the pod has chosen its node by name: nodeName, selector, or affinity."""
         nodes = self.affinity.node_affinity if self.affinity else None
         terms = (nodes.required.node_selector_terms if nodes and nodes.required else None) or ()
         return bool(self.node_name) or _HOSTNAME in (self.node_selector or {}) or any(map(_names_nodes, terms))
@@ -46,26 +46,26 @@ def _names_nodes(term: NodeTerm) -> bool:
 
 
 class GatedMetadata(Struct, frozen=True):
-    """The labels of a pod."""
+    """The labels of a pod; None if it has no labels."""
 
     labels: dict[str, str] | None = None
 
 
 class GatedPod(Struct, frozen=True):
-    """A pod."""
+    """A pod in an admission request, reduced to the fields that decide on its scheduling gate."""
 
     metadata: GatedMetadata
     spec: GatedSpec = GatedSpec()
 
 
 class GateReview:
-    """Adds the scheduling gate. `settings` name the GPU resources; a pod with any claim may use GPUs."""
+    """Adds a scheduling gate to pods of a Run. `settings` name the GPU resources; a pod with any claim may use GPUs."""
 
     def __init__(self, settings: Network) -> None:
         self._gpus = GPURequests(settings)
 
     def decide(self, request: DomainRequest[GatedPod]) -> ReviewResponse:
-        """Return the admission response."""
+        """Return the admission response for a pod: it always admits, with a patch if the pod must wait for a plan."""
         spec, labels = request.object.spec, request.object.metadata.labels or {}
         if request.operation != "CREATE" or not labels.get(RUN_LABEL) or spec.names_nodes:
             return ADMITTED

@@ -31,7 +31,7 @@ class NoImageVolume(Exception):
 
 
 class Choice(NamedTuple):
-    """The chosen member, and further labels that the pod's nodes must have."""
+    """The chosen member of a family, and further labels that the pod's nodes must have."""
 
     member: ThinCache
     further: Needs
@@ -42,7 +42,7 @@ class _Fit(Enum):
 
 
 def choose(members: Sequence[ThinCache], pod: CachePodSpec, *, required: bool) -> Choice:
-    """Return the member for a pod; with `required`, the pod accepts further node constraints.
+    """Return the member that a pod gets; with `required`, the pod accepts further node constraints.
 
     Raises:
         NoImageVolume: no member is usable, or the constraints of the pod do not decide.
@@ -83,7 +83,7 @@ def why_unusable(member: ThinCache) -> str:
 
 
 def expressions(needs: Needs) -> list[dict[str, object]]:
-    """Return the node affinity expressions for these labels."""
+    """Return the node affinity expressions that require one of the given values of each label."""
     return [{"key": key, "operator": "In", "values": sorted(values)} for key, values in sorted(needs.items())]
 
 

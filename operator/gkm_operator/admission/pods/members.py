@@ -8,14 +8,14 @@ from msgspec import Struct, structs
 
 
 class ThinCondition(Struct, frozen=True, gc=False):
-    """A condition of a cache."""
+    """A condition of a GKMCache or ClusterGKMCache, reduced to its type and status."""
 
     type: str
     status: str = ""
 
 
 class ThinStatus(Struct, frozen=True, rename="camel", gc=False):
-    """The runtime and the verified image in the status of a cache.
+    """The fields of a cache's status that decide whether and how a pod gets it.
 
     `image` is the spec.image that the status is about.
     """
@@ -33,7 +33,7 @@ class ThinStatus(Struct, frozen=True, rename="camel", gc=False):
 
 
 class Secret(Struct, frozen=True, gc=False):
-    """The name of a Secret."""
+    """A reference to an image pull Secret of a cache."""
 
     name: str = ""
 
@@ -50,7 +50,7 @@ class ThinSpec(Struct, frozen=True, rename="camel", gc=False):
 
 
 class ThinMetadata(Struct, frozen=True, rename="camel", gc=False):
-    """The name of a cache, and when it was created."""
+    """The name of a cache, and the time of its creation. `namespace` is None for a ClusterGKMCache."""
 
     name: str
     namespace: str | None = None
@@ -58,7 +58,7 @@ class ThinMetadata(Struct, frozen=True, rename="camel", gc=False):
 
 
 class ThinCache(Struct, frozen=True, gc=False):
-    """A cache as the admission webhook watches it, reduced to a few fields."""
+    """A GKMCache or ClusterGKMCache as the webhook's watch holds it, reduced to a few fields."""
 
     metadata: ThinMetadata
     spec: ThinSpec = ThinSpec()
@@ -70,13 +70,13 @@ class ThinCache(Struct, frozen=True, gc=False):
         return self.status.image_volume if self.status.image == self.spec.image else None
 
     def outline(self, why: str) -> "ThinCache":  # noqa: ARG002 -- see gkm.kube.memory.HasOutline
-        """Return a reduced copy, which cannot be an image volume."""
+        """Return a copy without its image, Secrets and node selector; it cannot be an image volume."""
         spec = structs.replace(self.spec, image="", image_pull_secrets=(), node_selector=None)
         return structs.replace(self, spec=spec)
 
 
 def in_order(members: Iterable[ThinCache]) -> list[ThinCache]:
-    """Return members in the order in which nodes prefer them, as far as that is equal on every node."""
+    """Return members of a family in the order in which nodes prefer them, as far as that is equal on every node."""
     by_name = sorted(members, key=lambda member: member.metadata.name)
     newest = sorted(by_name, key=lambda member: member.metadata.creation_timestamp, reverse=True)
     return sorted(newest, key=_rank)

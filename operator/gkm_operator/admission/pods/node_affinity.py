@@ -23,7 +23,7 @@ _Change = tuple[str, Any]
 def affinity_operations(
     affinity: Affinity | None, expressions: Sequence[Mapping[str, Any]], *, required: bool
 ) -> Iterator[Operation]:
-    """Yield the patch operations that make a pod prefer, or require, nodes with these labels."""
+    """Yield the patch operations on spec.affinity that make a pod prefer, or require, nodes with these labels."""
     nodes = affinity.node_affinity if affinity is not None else None
     if nodes is not None:
         changes = (_required if required else _preferred)(nodes, expressions)

@@ -11,39 +11,39 @@ MAX_VOLUMES, MAX_ENTRIES, MAX_TERMS = 1024, 4096, 256
 
 
 class Variable(Struct, frozen=True):
-    """An environment variable; the value is empty if it is absent or comes from another source."""
+    """An environment variable of a container; `value` is None if it is absent or comes from another source."""
 
     name: str = ""
     value: str | None = None
 
 
 class VolumeMount(Struct, frozen=True, rename="camel"):
-    """An entry of volumeMounts."""
+    """An entry of a container's volumeMounts, reduced to its path."""
 
     mount_path: str = ""
 
 
 class VolumeDevice(Struct, frozen=True, rename="camel"):
-    """An entry of volumeDevices: a block device at a path."""
+    """An entry of a container's volumeDevices: a block device at a path."""
 
     device_path: str = ""
 
 
 class CSISource(Struct, frozen=True, rename="camel"):
-    """The csi source of a volume."""
+    """The `csi` field of a volume: the driver, and the attributes that it gets."""
 
     driver: str = ""
     volume_attributes: dict[str, str] | None = None
 
 
 class ImageSource(Struct, frozen=True):
-    """The image source of a volume."""
+    """The `image` field of a volume: the reference of an image."""
 
     reference: str = ""
 
 
 class Volume(Struct, frozen=True):
-    """A volume; `csi` and `image` are None for volumes of other kinds."""
+    """A volume of a pod; `csi` and `image` are None for volumes of other kinds."""
 
     name: str = ""
     csi: CSISource | None = None
@@ -65,7 +65,7 @@ class CacheContainer(Container, frozen=True, rename="camel"):
 
 
 class Expression(Struct, frozen=True):
-    """An expression on the labels of nodes."""
+    """A node affinity expression: a condition on one label of nodes."""
 
     key: str = ""
     operator: str = ""
@@ -91,13 +91,13 @@ class NodeSelector(Struct, frozen=True, rename="camel"):
 
 
 class PreferredNodes(Struct, frozen=True):
-    """A preferred term."""
+    """A preferred node affinity term, without its weight."""
 
     preference: NodeTerm = NodeTerm()
 
 
 class NodeAffinity(Struct, frozen=True):
-    """Required and preferred nodes."""
+    """A pod's nodeAffinity: its required and its preferred terms."""
 
     required: NodeSelector | None = field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
     preferred: Annotated[tuple[PreferredNodes, ...], Meta(max_length=MAX_TERMS)] | None = field(
@@ -106,13 +106,13 @@ class NodeAffinity(Struct, frozen=True):
 
 
 class Affinity(Struct, frozen=True, rename="camel"):
-    """The affinity of a pod, as far as it is about nodes."""
+    """A pod's spec.affinity, reduced to nodeAffinity."""
 
     node_affinity: NodeAffinity | None = None
 
 
 class PullSecret(Struct, frozen=True):
-    """An entry of imagePullSecrets."""
+    """An entry of a pod's imagePullSecrets."""
 
     name: str = ""
 
@@ -148,11 +148,11 @@ class CachePodMetadata(Struct, frozen=True):
             structs.force_setattr(self, name, {key: found[key] for key in keys if key in found})
 
     def label(self, key: str) -> str | None:
-        """Return a label; None if absent."""
+        """Return the value of a label of the pod; None if absent."""
         return (self.labels or {}).get(key)
 
     def annotation(self, key: str) -> str | None:
-        """Return an annotation; None if absent."""
+        """Return the value of an annotation of the pod; None if absent."""
         return (self.annotations or {}).get(key)
 
 
@@ -162,7 +162,7 @@ def size(annotation: tuple[str, str]) -> int:
 
 
 class CachePod(Struct, frozen=True):
-    """A pod."""
+    """A pod in an admission request, reduced to the fields that decide about its caches."""
 
     metadata: CachePodMetadata
     spec: CachePodSpec = CachePodSpec()

@@ -32,13 +32,16 @@ GATES_PATH = "/pods/gates"
 def reviewers(
     view: ClusterView, caches: Caches, delivery: ObservedDelivery, config: Config, budget: ByteBudget
 ) -> Mapping[str, WorkloadReviewer[Any]]:
-    """Return the reviewer of pods for its URL path (deploy/components/pod-caches/webhooks.yaml)."""
+    """Return the reviewer of pods that name caches, for its URL path.
+
+    deploy/components/pod-caches/webhooks.yaml has the same path.
+    """
     decision = PodCacheReview(caches, config.network, config.fabric.cache_labels, lambda: delivery.kind)
     return {PATH: WorkloadReviewer("", "Pod", CachePod, lambda _view: decision, view, budget, lenient=True)}
 
 
 def gate_reviewers(view: ClusterView, config: Config, budget: ByteBudget) -> Mapping[str, WorkloadReviewer[Any]]:
-    """Return the reviewer of a Run's pods for its URL path.
+    """Return the reviewer that adds the scheduling gate to a Run's pods, for its URL path.
 
     It needs no watch, because the controllers know the plans.
     """
@@ -47,13 +50,13 @@ def gate_reviewers(view: ClusterView, config: Config, budget: ByteBudget) -> Map
 
 
 class NamespaceMetadata(Struct, frozen=True, gc=False):
-    """The labels of a namespace."""
+    """The labels of a Namespace; None if it has no labels."""
 
     labels: dict[str, str] | None = None
 
 
 class ThinNamespace(Struct, frozen=True):
-    """A namespace with the name of its default cache."""
+    """A Namespace as the webhook's watch holds it; `default` is the name of its default cache, "" if it has none."""
 
     metadata: NamespaceMetadata
     default: str = ""
@@ -74,7 +77,7 @@ _MAX_MEMBERS: Final = 256
 
 
 class ObservedCaches:
-    """Implements `decisions.Caches` with watches."""
+    """Returns facts about caches (decisions.Caches) from watches of caches and Namespaces."""
 
     def __init__(self, api: Api) -> None:
         self._members: Index[CacheRef, ThinCache] = Index(_families, lambda cache: cache.metadata.name)
@@ -83,20 +86,20 @@ class ObservedCaches:
         self._namespaces = Reflector(api, NAMESPACES, selector=ListSelector(labels=DEFAULT_CACHE))
 
     def watches(self) -> tuple[Reflector[Any], ...]:
-        """Return the watches to start."""
+        """Return the watches of caches and Namespaces, for the caller to start."""
         return self._caches, self._cluster_caches, self._namespaces
 
     def runtime(self, ref: CacheRef) -> str | None:
-        """Implement Caches.runtime."""
+        """Return the runtime of a cache, "" while it is unknown; None if the watch has not shown the cache."""
         runtimes = [member.status.runtime for member in self.members(ref)]
         return next(filter(None, runtimes), "") if runtimes else None
 
     def members(self, ref: CacheRef) -> Sequence[ThinCache]:
-        """Implement Caches.members."""
+        """Return the caches that are members of a family in order of preference, at most _MAX_MEMBERS."""
         return in_order(self._members.get(ref, _MAX_MEMBERS))
 
     def default(self, namespace: str) -> str:
-        """Implement Caches.default."""
+        """Return the name of the default cache of a namespace; "" if it has none, or the watch has not shown it."""
         found = self._namespaces.get(namespace)
         return "" if found is None else found.default
 

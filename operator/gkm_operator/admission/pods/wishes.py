@@ -12,7 +12,7 @@ from gkm_operator.admission.pods.objects import CachePodMetadata
 
 
 class Skipped(Struct, frozen=True):
-    """A part that was left out, and why."""
+    """A part of a pod's request for caches that GKM left out, and why."""
 
     what: str
     why: str
@@ -20,7 +20,7 @@ class Skipped(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """The requests of a pod about a cache. `path` and `container` are "" for the default."""
+    """The requests of a pod about its caches, from labels and annotations. `path`, `container`: "" for the default."""
 
     caches: tuple[CacheRef, ...] = ()
     container: str = ""
@@ -37,7 +37,7 @@ def has_label(metadata: CachePodMetadata) -> bool:
 
 
 def read(metadata: CachePodMetadata, namespace: str, default: str) -> Wishes:
-    """Return what a pod requests; `default` is the default cache of its namespace, "" if absent."""
+    """Return the caches that a pod requests; `default` is the default cache of its namespace, "" if absent."""
     skipped: list[Skipped] = []
     caches = tuple(_caches(metadata, namespace, default, skipped))
     if not caches:

@@ -30,7 +30,7 @@ from gkm_operator.mnnvl.required import SetDomainKey, difference, existing, limi
 
 @dataclass(frozen=True, slots=True)
 class Required:
-    """The domains that a set needs for certain, and those that it may need.
+    """The ComputeDomains that a PodCliqueSet needs for certain, and further domains that it may need.
 
     It may require a domain if a clique requests devices by a claim, or claim template, that cannot be seen: such a
     domain is not created, and not released either. `unseen` are these claims.
@@ -46,7 +46,7 @@ NOTHING = Required()
 
 @dataclass(frozen=True, slots=True)
 class SetPlan:
-    """The actions for the domains of a set; `pod_clique_set` is None if the set does not exist.
+    """The actions for the ComputeDomains of a PodCliqueSet; `pod_clique_set` is None if the set does not exist.
 
     `lost` are required domains that are being deleted and do not work any more. `unseen` are the claims that decide
     whether the set requires more domains. `held` are domains that were to go and that pods on dead nodes hold, and
@@ -70,7 +70,7 @@ def plan_set(
     serves: Callable[[ComputeDomain], bool],
     is_abandoned: Callable[[ComputeDomain], bool] = lambda _domain: False,
 ) -> SetPlan:
-    """Return which domains of a set to create and to release.
+    """Return which ComputeDomains of a PodCliqueSet to create and to release.
 
     Domains of an earlier set of the same name, and domains without an owner, are released. A domain that another
     operator wrote is present, and stays as it is. `serves` returns whether a domain works for its pods, and
@@ -107,7 +107,7 @@ def plan_set(
 
 
 def unused_only(found: SetPlan) -> SetPlan:
-    """Return a plan for a set that may or may not exist: only unused domains are released."""
+    """Return the plan reduced to releasing unused domains, for a set that may or may not exist."""
     return SetPlan(None, release=tuple(domain for domain in found.release if not domain.in_use))
 
 
@@ -157,7 +157,7 @@ class SetReconciler:
         self._gpus = GPURequests(settings)
 
     def reconcile(self, workload: Workload, presence: Presence) -> float | None:
-        """Reconcile the domains of one set; return the seconds until the next pass, None if no work is left.
+        """Reconcile the ComputeDomains of one set; return the seconds until the next pass, None if no work is left.
 
         Raises:
             ApiError, Retry: something failed; what else the set needs was tried, unless it would fail, too.

@@ -34,7 +34,7 @@ _MAX_EMITTED = 8192
 
 
 class NamesInUse(Retry):
-    """Every possible name for the domain belongs to another object."""
+    """Every possible name for a ComputeDomain belongs to another object."""
 
 
 class DomainWriter:
@@ -58,7 +58,7 @@ class DomainWriter:
         self._emitted: LRUCache[tuple[str, str, str], str] = LRUCache(_MAX_EMITTED)
 
     def create(self, desired: DesiredDomain, regarding: Regarding) -> None:
-        """Create a domain unless it exists.
+        """Create a ComputeDomain unless it exists; send an Event on `regarding`.
 
         Raises:
             ApiError, NamesInUse: the domain was not created; an Event names the reason.
@@ -73,7 +73,7 @@ class DomainWriter:
             self._recorder.emit(regarding, events.created(made.metadata.name), made.metadata.uid)
 
     def release(self, domain: ComputeDomain, regarding: Regarding | None, *, lost: bool = False) -> None:
-        """Release a domain: remove Grove's finalizer, then delete the domain; `regarding` None sends no Event.
+        """Release a ComputeDomain: remove Grove's finalizer, then delete the domain; `regarding` None sends no Event.
 
         Marks stay: while pods use the domain, the mark of its claim template delays NVIDIA's teardown. `lost` is for a
         domain that is required and that another client deleted. Both steps have the version that was observed as their
@@ -97,7 +97,7 @@ class DomainWriter:
             self._recorder.emit(regarding, body, metadata.uid)
 
     def add_owners(self, domain: ComputeDomain, owners: Sequence[Owner]) -> None:
-        """Add owner references to a domain.
+        """Add owner references to a ComputeDomain.
 
         Raises:
             ApiError: the owner references were not added.
@@ -105,7 +105,7 @@ class DomainWriter:
         self._patch(domain.metadata, objects.with_owners(domain.metadata, owners))
 
     def whole(self, domain: ComputeDomain) -> ComputeDomain:
-        """Read the whole domain, because a watch may hold only a reduced copy.
+        """Return the whole ComputeDomain, read again if the watch holds only a reduced copy.
 
         Raises:
             Retry: the domain has changed since it was observed.

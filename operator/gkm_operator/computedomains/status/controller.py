@@ -52,7 +52,7 @@ Target = tuple[Resource[Any], MnnvlMetadata]
 
 
 def mark(pods: Iterable[WatchedPod]) -> Annotations:
-    """Return the annotations that say which living pods use an object; terminating pods are included."""
+    """Return the annotations that say which pods use an object: pods that have not ended, also while they terminate."""
     names = sorted(pod.metadata.name for pod in pods)
     return {PODS_USING: str(len(names)), USED_BY: listed(names, MAX_USERS)[:MAX_USED_BY] or None}
 
@@ -68,7 +68,7 @@ def is_used(count: str | None) -> bool:
 
 
 def targets(observed: ObservedDomain) -> Iterator[Target]:
-    """Yield the objects of a domain to mark: first its claim template, then the domain.
+    """Yield the objects of a ComputeDomain to mark as used: first its claim template, then the domain.
 
     The claim template precedes: while its mark is not 0, NVIDIA's controller cannot tear a deleted domain down, and an
     update of the domain is what makes it try again.
@@ -79,7 +79,7 @@ def targets(observed: ObservedDomain) -> Iterator[Target]:
 
 
 def patch(target: Target, marks: Annotations, condition: Annotations) -> Annotations:
-    """Return the annotations of an object that must change; the condition is written on the domain only.
+    """Return the annotations of an object to change; only the ComputeDomain gets the annotations of the condition.
 
     A claim template without a mark is as good as one with the mark 0, and costs no request.
     """
@@ -100,12 +100,12 @@ _STATES = {
 
 
 def state_of(condition: MNNVLReadiness) -> str:
-    """Return the state of a domain for the metric, from its condition."""
+    """Return the state of a ComputeDomain for the metric, from its condition MNNVLReady."""
     return "ready" if condition.status == TRUE else _STATES.get(condition.reason, "notReady")
 
 
 class DomainStates:
-    """Counts domains by state for a metric. Thread-safe."""
+    """Counts ComputeDomains by state for a metric. Thread-safe."""
 
     def __init__(self) -> None:
         self._by_key: dict[Key, str] = {}
@@ -113,7 +113,7 @@ class DomainStates:
         self._lock = Lock()
 
     def record(self, key: Key, new: str) -> None:
-        """Record the state of a domain; "" removes it."""
+        """Record the state of a ComputeDomain; "" removes the domain."""
         with self._lock:
             old = self._by_key.pop(key, "")
             if new:
@@ -136,7 +136,7 @@ Patch = tuple[Target, Annotations]
 
 
 class DomainStatusController:
-    """Writes marks and conditions of domains.
+    """Writes the marks of use and the condition MNNVLReady of ComputeDomains.
 
     `source` has the domains and claim templates, `observer` the other objects. `conditions` returns the conditions of
     the whole feature.
@@ -184,14 +184,14 @@ class DomainStatusController:
         )
 
     def work(self) -> None:
-        """Start to write; all lists must be complete, because a partial list would lower marks."""
+        """Start to write marks and conditions; all lists must be complete, because a partial list would lower marks."""
         self._queue.start()
         self._capacity.changed()
         self._capacity.queue.start()
 
     @property
     def queues(self) -> list[WorkQueue[Any]]:
-        """Return the queues whose workers write."""
+        """Return the queues whose workers write: one of ComputeDomains, and one of the ConfigMap `gkm-domains`."""
         return [self._queue, self._capacity.queue]
 
     def capacity_changed(self) -> None:
@@ -205,7 +205,7 @@ class DomainStatusController:
             self._queue.add((domain.metadata.namespace, domain.metadata.name))
 
     def reconcile(self, key: Key) -> float | None:
-        """Write the marks and the condition of a domain if they are out of date.
+        """Write the marks and the condition of a ComputeDomain if they are out of date.
 
         Return the seconds until the next write.
 

@@ -59,7 +59,7 @@ class ClaimingClique(Struct, frozen=True):
 
     @property
     def key(self) -> Key:
-        """Return namespace and name."""
+        """Return namespace and name of the PodClique."""
         return self.metadata.namespace, self.metadata.name
 
     @property
@@ -72,7 +72,7 @@ CLAIMING_CLIQUES = Resource(API_VERSION, "PodClique", "podcliques", namespaced=T
 
 
 class DomainObserver:
-    """Collects the facts about each domain. Thread-safe.
+    """Collects the facts about each ComputeDomain from watches. Thread-safe.
 
     `changed` is called with the key of a domain, and whether it may have its first pod: its mark must not wait.
     `capacity_changed` is called when the capacity may have changed.
@@ -131,11 +131,11 @@ class DomainObserver:
             self._nodes.subscribe(self._node_changed)
 
     def close(self, seconds: float) -> None:
-        """Stop the watches."""
+        """Stop the watches within `seconds`."""
         self._watches.close(seconds)
 
     def observe(self, key: Key) -> ObservedDomain | None:
-        """Return the facts about a ComputeDomain; None if it does not exist."""
+        """Return the facts about a ComputeDomain that its status needs; None if it does not exist."""
         namespace, name = key
         domain = self._source.domain(namespace, name)
         if domain is None:
@@ -155,17 +155,17 @@ class DomainObserver:
         )
 
     def orphan(self, namespace: str, name: str) -> ResourceClaimTemplate | None:
-        """Return a claim template whose ComputeDomain does not exist any more; None for any other."""
+        """Return a claim template if its ComputeDomain does not exist any more; else None."""
         template = self._source.template(namespace, name)
         uid = template.metadata.label(NODE_LABEL) if template else ""
         return template if uid and not self._by_uid.get(uid) else None
 
     def capacity(self) -> DomainCapacity:
-        """Return the whole free nodes by clique and product."""
+        """Return the numbers of whole free nodes by NVLink clique and GPU product."""
         return capacity(list(self._fabric.values()), self._is_busy)
 
     def domain_changed(self, old: ComputeDomain | None, new: ComputeDomain | None) -> None:
-        """Apply a change of a ComputeDomain."""
+        """Update the indexes after a change of a ComputeDomain, and report the domains that it concerns."""
         self._by_uid.change(old, new)
         for domain in (old, new):
             if domain is not None:
@@ -175,7 +175,7 @@ class DomainObserver:
                     self._affect_users([(domain.metadata.namespace, domain.template)], urgent=False)
 
     def template_changed(self, old: ResourceClaimTemplate | None, new: ResourceClaimTemplate | None) -> None:
-        """Apply a change of a claim template."""
+        """Report the ComputeDomains that a change of a claim template concerns."""
         template = old or new
         if template is not None:
             key = (template.metadata.namespace, template.metadata.name)

@@ -50,23 +50,23 @@ class ObservedDomain:
 
     @property
     def expected(self) -> int:
-        """Return the number of pods, and so of nodes, that the domain should have."""
+        """Return the number of pods, and so of nodes, that the ComputeDomain should have."""
         return len(self.pods) + len(self.unclaimed) if self.replicas is None else self.replicas
 
     @property
     def nodes(self) -> frozenset[str]:
-        """Return the nodes of the domain's pods."""
+        """Return the names of the nodes on which the domain's pods run."""
         return frozenset(pod.node for pod in self.pods if pod.node)
 
     @property
     def members(self) -> list[DomainNode]:
-        """Return the joined nodes that run one of the domain's pods."""
+        """Return the entries of the domain's status for nodes that run one of its pods."""
         nodes = self.nodes
         return [node for node in self.domain.status.nodes or () if node.name in nodes]
 
     @property
     def joined_nodes(self) -> frozenset[str]:
-        """Return the names of the nodes that have joined the domain.
+        """Return the names of the nodes that have joined the ComputeDomain.
 
         Where the hosts run IMEX, NVIDIA's driver asks the daemon of the host when it prepares the claim of a pod, so
         that a pod that runs is the only sign.
@@ -77,12 +77,12 @@ class ObservedDomain:
 
     @property
     def ready_nodes(self) -> frozenset[str]:
-        """Return the joined nodes that can reach each other."""
+        """Return the names of the joined nodes that can reach each other over NVLink."""
         return self.joined_nodes if self.host_imex else frozenset(node.name for node in self.members if node.ready)
 
     @property
     def serves(self) -> bool:
-        """Return whether the domain still works for its pods: its claim template belongs to it."""
+        """Return whether the domain still works for its pods: the claim template has the domain's uid."""
         template = self.template
         return template is not None and template.metadata.label(NODE_LABEL) == self.domain.metadata.uid
 
@@ -126,7 +126,7 @@ Cause = tuple[ReadyReason, str]
 def readiness(
     observed: ObservedDomain, old: MNNVLReadiness | None, now: str, *, is_new: bool = False
 ) -> MNNVLReadiness:
-    """Return the condition of a domain; `now` is its transition time if its status differs from `old`.
+    """Return the condition MNNVLReady of a domain; `now` is its transition time if its status differs from `old`.
 
     NVIDIA's controller needs a moment for the claim template of a domain that `is_new`.
     """

@@ -26,7 +26,7 @@ _EVENT = msgspec.json.Decoder(Event)
 
 
 class ProviderChannel:
-    """`gkm.topology.providers.Events` and `Replies`. Thread-safe.
+    """The channel between a provider and its runner (gkm.topology.providers.Events and Replies). Thread-safe.
 
     `earlier` is the last write of the earlier process: its tree and its revision stay in use.
     """
@@ -53,7 +53,7 @@ class ProviderChannel:
         """Grows with each change of what is to be written."""
 
     def put(self, event: Event) -> None:
-        """Implement Events.put."""
+        """Apply an event from the provider to its tree; raise ValueError if it is too large or of another type."""
         data = msgspec.json.encode(event)
         if len(data) > MAX_EVENT_BYTES:
             raise ValueError(f"an event of {len(data)} bytes; {MAX_EVENT_BYTES} are possible")
@@ -76,28 +76,28 @@ class ProviderChannel:
             return self._replies.popleft() if self._replies else None
 
     def stop(self) -> None:
-        """End every waiting call of the provider; later events are ignored."""
+        """End every waiting call of the provider; events after that are ignored."""
         with self._condition:
             self._stopped = True
             self._condition.notify_all()
 
     @property
     def serves(self) -> bool:
-        """Return whether this process has received a snapshot."""
+        """Return whether the provider has sent a valid snapshot of its tree to this process."""
         return self._serves
 
     def waits(self, reason: str) -> None:
-        """Record what the provider waits for before its start; "" if it waits for nothing more."""
+        """Record the reason why the provider waits for its start; "" if it does not wait any more."""
         with self._condition:
             self._change(state="Starting", reason=reason)
 
     def expects(self, stale_seconds: int) -> None:
-        """Record the age in seconds at which the tree is stale."""
+        """Record the age in seconds at which the provider's tree is stale."""
         with self._condition:
             self._change(stale_seconds=stale_seconds)
 
     def fail(self, reason: str) -> None:
-        """Record why the provider failed."""
+        """Record the reason why the provider failed, for the ProviderTree."""
         with self._condition:
             self._change(state="Failed", reason=_text(reason))
 
@@ -131,7 +131,7 @@ class ProviderChannel:
                 self._reply(Reply(each.name, each.error))
 
     def wait(self, version: int, seconds: float) -> None:
-        """Wait until there is something newer than `version` to write, or for `seconds`."""
+        """Wait until the spec to write is newer than `version`, for at most `seconds`."""
         with self._condition:
             self._condition.wait_for(lambda: self.version > version or self._stopped, seconds)
 

@@ -70,20 +70,20 @@ def _guids(ports: Iterable[InfiniBandPort]) -> Iterator[str]:
 
 
 class SurveyText(Struct, frozen=True, gc=False):
-    """The text of a survey: output of ibnetdiscover, compressed and in base64."""
+    """The text of an InfiniBand survey: output of ibnetdiscover, compressed and in base64."""
 
     text: str = field(default="", name=SURVEY_KEY)
 
 
 class Survey(Struct, frozen=True, gc=False):
-    """The ConfigMap with a survey, up to 1 MiB. An agent wrote it, so it is untrusted."""
+    """The ConfigMap with an InfiniBand survey, up to 1 MiB. An agent wrote it, so it is untrusted."""
 
     metadata: ThinMetadata
     data: SurveyText = SurveyText()
 
 
 class WatchedSurvey(Struct, frozen=True, gc=False):
-    """A survey without its text; `digest` changes with the text and is "" if absent."""
+    """The ConfigMap of a survey without its text; `digest` changes with the text and is "" if the text is absent."""
 
     metadata: ThinMetadata
     data: SurveyText = SurveyText()
@@ -116,7 +116,7 @@ SURVEY_LABELS = f"{NODE_LABEL},app.kubernetes.io/part-of=gkm"
 
 
 class ClusterWatch:
-    """The watches that a provider needs; every change is passed to the provider's view. Thread-safe."""
+    """The watches that a provider's process needs; every change is passed to the provider's view. Thread-safe."""
 
     def __init__(self, api: Api, config: Config, view: LiveView, *, namespace: str, reads: frozenset[Kind]) -> None:
         self._api = api
@@ -140,7 +140,7 @@ class ClusterWatch:
 
     @property
     def reads_surveys(self) -> bool:
-        """Return whether the provider reads surveys."""
+        """Return whether the provider reads InfiniBand surveys."""
         return "Survey" in self._reads
 
     def start(self) -> None:
@@ -155,7 +155,7 @@ class ClusterWatch:
             self._start(self.hypernodes)
 
     def awaited(self) -> str:
-        """Return the kinds that are not listed yet, as the end of a sentence; "" if all are listed."""
+        """Return which kinds are not listed yet, as the end of a sentence; "" if all are listed."""
         started = {*map(id, self._started)}
         needed = [*self.wanted, *((self.hypernodes,) if id(self.hypernodes) in started else ())]
         unlisted = [one.resource.plural for one in needed if not one.synced.is_set()]
@@ -164,7 +164,7 @@ class ClusterWatch:
         return f"waits for the list of {listed(unlisted, 3)}: if it does not come, the log of its pod says why"
 
     def close(self, seconds: float) -> None:
-        """Stop the watches."""
+        """Stop the watches within `seconds`."""
         for reflector in self._started:
             reflector.close(seconds)
 
@@ -227,7 +227,7 @@ MAX_SURVEYS = 32
 
 
 class SurveyFeed:
-    """Fetches survey texts for the provider's view. Only one thread at a time may use it."""
+    """Fetches the texts of surveys and passes them to the provider's view. Only one thread at a time may use it."""
 
     def __init__(self, api: Api, watch: ClusterWatch, view: LiveView, namespace: str) -> None:
         self._api = api

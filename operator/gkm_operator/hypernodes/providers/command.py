@@ -61,12 +61,12 @@ _OTHERS_READ: frozenset[Kind] = frozenset({"HyperNode", "Node", "Ports"})
 
 
 def reads(reference: str) -> frozenset[Kind]:
-    """Return the kinds of cluster objects that a provider reads."""
+    """Return the kinds of cluster objects that a provider reads; `reference` is its name or `module:attribute`."""
     return _READS.get(reference, _OTHERS_READ)
 
 
 def factory(reference: str, path: str = "") -> ProviderFactory:
-    """Return the factory of a provider: the name of a built-in one, or `module:attribute`.
+    """Return the factory of a provider; `reference` is the name of a built-in provider, or `module:attribute`.
 
     Modules in the directory `path` can be imported as well; packages of ours win over them.
 
@@ -100,7 +100,7 @@ class NotConfigured(RuntimeError):
 
 
 def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
-    """Run the provider until `stop` or its failure; return the exit code.
+    """Run the provider until `stop` or its failure; return the exit code of the process.
 
     Raises:
         NotConfigured: `topology.providers` does not name the provider.
@@ -160,7 +160,7 @@ def runner_of(
     earlier: ProviderTreeSpec,
     pace: RunnerPace = RunnerPace(),  # noqa: B008 -- a frozen value
 ) -> ProviderRunner:
-    """Return the runner for a provider; `earlier` is the spec that an earlier process wrote to `tree`."""
+    """Return the runner of a provider; `earlier` is the spec that an earlier process wrote to `tree`."""
     view = LiveView(_names(earlier))
     sources = ClusterSources(api, config, own_namespace(), code.reference, view)
     return ProviderRunner(
@@ -199,7 +199,7 @@ class ClusterSources:
             return self._surveys.awaited() if self._watch.reads_surveys else ""
 
     def close(self) -> None:
-        """Implement ProviderSources.close."""
+        """Stop the watches of the provider."""
         self._watch.close(1.0)
 
     def _log(self, why: str) -> None:

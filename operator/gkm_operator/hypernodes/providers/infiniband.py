@@ -32,7 +32,7 @@ _GZIP = 16 + zlib.MAX_WBITS
 
 
 def subnet_of(survey: bytes) -> Subnet:
-    """Decode a survey and return its network.
+    """Decode the text of an InfiniBand survey and return its network.
 
     Raises:
         NotASurvey: the text is not compressed by gzip, is too long, or is no output of ibnetdiscover.
@@ -57,13 +57,13 @@ _NO_MEMORY = "it takes more memory than the provider has"
 
 
 def provider(config: Mapping[str, Any], _credentials: Mapping[str, bytes]) -> Provider:
-    """Return the provider `infiniband`."""
+    """Return the provider `infiniband`; `config` is its configuration."""
     settings = parse_config(config, InfinibandConfig)
     return following("infiniband", SurveyReader(Counted(settings.adapters, settings.switches)).read)
 
 
 class SurveyReader:
-    """Parses each survey once; networks are kept as bytes to save memory."""
+    """Parses each InfiniBand survey once, and makes HyperNodes of all; networks are kept as bytes to save memory."""
 
     def __init__(self, counted: Counted = EVERY_CABLE, clock: Callable[[], float] = time.monotonic) -> None:
         self._counted = counted
@@ -81,7 +81,7 @@ class SurveyReader:
         self._again = 0.0
 
     def read(self, known: Known) -> FabricDiscovery:
-        """Return the HyperNodes of all usable surveys.
+        """Return the HyperNodes that all usable surveys show.
 
         Raises:
             SourceMissing: no survey can be used.

@@ -31,15 +31,15 @@ MAX_VALUES = 1_500_000
 
 
 class InvalidTree(ValueError):
-    """The text is no valid packed tree."""
+    """The text in a ProviderTree is no valid packed tree; the message says why."""
 
 
 class TreeTooLarge(ValueError):
-    """The HyperNodes do not fit into one API object."""
+    """The HyperNodes do not fit into one API object; the message has the size."""
 
 
 class TreeContent(Struct, frozen=True, omit_defaults=True):
-    """The decoded JSON of a packed tree."""
+    """The decoded JSON of a packed tree: HyperNodes, and nodes that the provider excludes."""
 
     hypernodes: tuple[HyperNode, ...] = ()
     quarantined: tuple[Quarantined, ...] = ()
@@ -49,7 +49,7 @@ _DECODER = msgspec.json.Decoder(TreeContent)
 
 
 def pack(hypernodes: Iterable[HyperNode], quarantined: Iterable[Quarantined] = ()) -> str:
-    """Pack HyperNodes into a text; equal HyperNodes in another order give the same text.
+    """Pack HyperNodes into a text for a ProviderTree; equal HyperNodes in another order give the same text.
 
     Raises:
         TreeTooLarge: the text exceeds MAX_PACKED, or its JSON MAX_BYTES.
@@ -65,7 +65,7 @@ def pack(hypernodes: Iterable[HyperNode], quarantined: Iterable[Quarantined] = (
 
 
 def unpack(text: str) -> Event:
-    """Unpack a text into a snapshot event. The HyperNodes are not checked yet (HyperNodeSet).
+    """Unpack the text of a ProviderTree into a snapshot event. The HyperNodes are not checked yet (HyperNodeSet).
 
     Raises:
         InvalidTree: the text is no packed tree, or too large.
@@ -120,7 +120,7 @@ _NODE = re.compile(r"(?=.{1,253}\Z)[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](
 
 
 class Refused(Exception):
-    """An event is invalid and is not applied.
+    """A provider's event is invalid and is not applied.
 
     `kind` has no content of the source; `reply` may, for the provider alone.
     """
@@ -150,11 +150,11 @@ class HyperNodeSet:
 
     @property
     def hypernodes(self) -> Mapping[str, HyperNode]:
-        """Return the HyperNodes by name; copy them before the next event."""
+        """Return the provider's HyperNodes by name; copy them before the next event."""
         return self._hypernodes
 
     def apply(self, event: Event, *, first: bool = False) -> None:
-        """Apply an event; the first event after the provider's start must be a snapshot.
+        """Apply a provider's event; the first event after the provider's start must be a snapshot.
 
         Raises:
             Refused: the event is invalid; the HyperNodes are unchanged.

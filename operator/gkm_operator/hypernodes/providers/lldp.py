@@ -14,7 +14,7 @@ from gkm_operator.hypernodes.providers.polling import Known, following, parse_co
 
 
 def provider(config: Mapping[str, Any], _credentials: Mapping[str, bytes]) -> Provider:
-    """Return the provider `lldp`."""
+    """Return the provider `lldp`; `config` is its configuration."""
     settings = parse_config(config, LldpConfig)
     return following("lldp", partial(_read, Counted(settings.interfaces, settings.switches)))
 

@@ -35,7 +35,7 @@ class SourceMissing(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The knowledge of a provider when it reads: the view of the cluster, and the names of its present HyperNodes."""
+    """The data that a provider's `read` gets: the view of the cluster, and the names of its present HyperNodes."""
 
     view: LiveView
     existing: Container[str]
@@ -51,7 +51,10 @@ Read = Callable[[Known], FabricDiscovery]
 
 
 class PollingProvider:
-    """Calls `read` every `seconds`; with `follows`, also after a change of the view. `timeout` is for one request."""
+    """A provider that calls `read` every `seconds`; with `follows`, also after a change of the view.
+
+    `timeout` is for one request, in seconds.
+    """
 
     def __init__(self, name: str, read: Read, seconds: float, *, timeout: float = 0.0, follows: bool = False) -> None:
         self.name = name
@@ -62,7 +65,7 @@ class PollingProvider:
         self._stopped = Flag()
 
     def start(self, events: Events, replies: Replies, hypernodes: HyperNodeView) -> None:
-        """Read the source and send events, until `stop`."""
+        """Read the source and send events with its HyperNodes, until `stop`."""
         view = cast("LiveView", hypernodes)  # built-in providers see all that there is
         found: FabricDiscovery | None = None
         sent: object = None
@@ -96,7 +99,7 @@ class PollingProvider:
             self._wait(view, version, _REST * (time.monotonic() - began))
 
     def stop(self) -> None:
-        """Make `start` end."""
+        """Make `start` return."""
         self._stopped.set()
 
     def _wait(self, view: LiveView, version: int, rest: float) -> None:
@@ -119,5 +122,5 @@ def parse_config(config: Mapping[str, Any], kind: type[C]) -> C:
 
 
 def following(name: str, read: Read) -> PollingProvider:
-    """Return a provider that reads its data from the view of the cluster."""
+    """Return a provider that reads from the view of the cluster, at each change and at a slow interval."""
     return PollingProvider(name, read, _HEARTBEAT_SECONDS, follows=True)

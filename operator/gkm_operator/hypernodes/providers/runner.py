@@ -40,7 +40,7 @@ FIELD_MANAGER = "gkm.io/provider"
 
 
 class TreeObject:
-    """Reads and writes one ProviderTree. Only one thread may use it."""
+    """Reads and writes the ProviderTree of one provider. Only one thread may use it."""
 
     def __init__(self, api: Api, name: str) -> None:
         self._api = api
@@ -63,7 +63,7 @@ class TreeObject:
         return spec
 
     def write(self, spec: ProviderTreeSpec) -> ProviderTreeStatus:
-        """Write the fields that differ, or all fields of a new object; return the controllers' status.
+        """Write the fields of the spec that differ, or all fields of a new object; return the controllers' status.
 
         Raises:
             ApiError: the spec was not written.
@@ -122,12 +122,12 @@ class ProviderSources(Protocol):
         """
 
     def close(self) -> None:
-        """Stop reading."""
+        """Stop the watches of the sources."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunnerPace:
-    """The intervals and limits in seconds; tests use shorter ones."""
+    """The intervals and limits of a provider's runner in seconds; tests use shorter ones."""
 
     least: float = LEAST_SECONDS
     heartbeat: float = HEARTBEAT_SECONDS
@@ -174,7 +174,7 @@ class ProviderRunner:
 
     @property
     def is_alive(self) -> bool:
-        """Return whether the writing thread is alive."""
+        """Return whether the thread that writes the ProviderTree is alive."""
         return self._clock() - self._ticked_at < HANGS_SECONDS
 
     def run(self, stop: Flag) -> int:
@@ -200,7 +200,7 @@ class ProviderRunner:
         return self._end_failed(self._failure) if self._failure else 0
 
     def fail(self, error: BaseException | None) -> None:
-        """End the process because of an exception; any thread of the provider may call this."""
+        """End the process because the provider raised an exception; any thread of the provider may call this."""
         if isinstance(error, ProviderStopped) and self._stopping.is_set():
             return
         self._failure = self._failure or (

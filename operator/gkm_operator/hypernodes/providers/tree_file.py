@@ -26,7 +26,7 @@ Parse = Callable[[bytes, Known], FabricDiscovery]
 
 
 class FileConfig(Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
-    """The `config` of the provider: the path of the file, and the seconds between readings."""
+    """The `config` of the provider `tree-file`: the path of the file, and the seconds between readings."""
 
     file: FilePath
     interval_seconds: Interval = INTERVAL_SECONDS
@@ -57,7 +57,7 @@ def _read(path: str) -> bytes:
 
 
 def provider(config: Mapping[str, Any], _credentials: Mapping[str, bytes]) -> Provider:
-    """Return the provider `tree-file`."""
+    """Return the provider `tree-file`; `config` is its configuration."""
     settings = parse_config(config, FileConfig)
     return file_provider(
         "tree-file",

@@ -47,7 +47,7 @@ _BODY_FAULTS = {
 
 
 class HttpsSource:
-    """An HTTPS server to read from; `headers` may contain credentials."""
+    """An HTTPS server that a provider reads from; `headers` may contain credentials."""
 
     def __init__(self, url: str, ca_file: str, headers: Mapping[str, str], seconds: float) -> None:
         """Parse the URL, which must be https://host[:port][/path].
@@ -72,7 +72,7 @@ class HttpsSource:
         self._seconds = seconds
 
     def get(self, path: str) -> bytes:
-        """Return the body of the response for a path.
+        """Return the body of the response to a GET request for a path.
 
         Raises:
             ProviderFailed: no usable response came; the message names the kind of fault.
@@ -118,7 +118,7 @@ _SECONDS = Meta(ge=0.1, le=86_400)
 
 
 class UfmConfig(CountedAdapters, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
-    """The `config` of the provider. `timeout_seconds` is for one page, which may have 100 MiB."""
+    """The `config` of the provider `ufm`. `timeout_seconds` is for one page, which may have 100 MiB."""
 
     url: Annotated[str, Meta(max_length=2048)]
     ca_file: Annotated[str, Meta(max_length=4096)] = ""
@@ -127,7 +127,7 @@ class UfmConfig(CountedAdapters, frozen=True, rename="camel", kw_only=True, forb
 
 
 def provider(config: Mapping[str, Any], credentials: Mapping[str, bytes]) -> Provider:
-    """Return the provider `ufm`.
+    """Return the provider `ufm`; `config` is its configuration, `credentials` are the files of its Secret.
 
     Raises:
         ProviderFailed: the configuration or the Secret is not valid.

@@ -34,7 +34,7 @@ Value = HyperNode | ClusterNode | AgentReport
 
 
 class LiveView:
-    """Implements `gkm.topology.providers.HyperNodeView`. Thread-safe."""
+    """The view of the cluster that a provider gets (gkm.topology.providers.HyperNodeView). Thread-safe."""
 
     def __init__(self, earlier_names: frozenset[str] = frozenset()) -> None:
         self.earlier_names = earlier_names
@@ -49,7 +49,7 @@ class LiveView:
         self._condition = Condition()
 
     def list(self) -> list[HyperNode]:
-        """Return all HyperNodes."""
+        """Return all HyperNodes of the cluster."""
         with self._condition:
             return [*self._values["HyperNode"].values()]
 
@@ -72,7 +72,7 @@ class LiveView:
             return (*self._values["Node"].values(),)
 
     def surveys(self) -> Mapping[str, bytes]:
-        """Return the InfiniBand surveys by node."""
+        """Return the texts of InfiniBand surveys by node."""
         with self._condition:
             return {**self._values["Survey"]}
 
@@ -84,7 +84,7 @@ class LiveView:
         return tuple([msgspec.json.decode(data, type=NodeFabric) for data in found])
 
     def publish(self, changed: Iterable[Value], deleted: Iterable[tuple[Kind, str]] = ()) -> None:
-        """Add or change objects of the view, and remove others."""
+        """Add or change objects of the view, remove `deleted` ones, and wake readers."""
         with self._condition:
             version = self.version
             names: dict[str, None] = {}
@@ -113,7 +113,7 @@ class LiveView:
             self._condition.wait_for(lambda: self.version > version or self._stopped, seconds)
 
     def stop(self) -> None:
-        """End all iterations over changes."""
+        """End all iterations over changes, because the provider stops."""
         with self._condition:
             self._stopped = True
             self._condition.notify_all()

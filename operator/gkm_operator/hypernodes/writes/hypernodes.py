@@ -59,19 +59,19 @@ class _Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """The HyperNodes on the API server. `unreadable` objects are treated as those of other owners."""
+    """The HyperNodes as the API server has them. `unreadable` objects are treated as objects of other owners."""
 
     objects: dict[str, HyperNodeObject]
     unreadable: frozenset[str]
 
     def version(self, name: str) -> str:
-        """Return the resourceVersion of an object, "" if it does not exist."""
+        """Return the resourceVersion of a HyperNode, "" if it does not exist."""
         found = self.objects.get(name)
         return found.metadata.resource_version if found else ""
 
 
 class HyperNodeWriter:
-    """Writes HyperNodes. Only one thread may use it; `pace` waits until the next request may be sent.
+    """Writes GKM's HyperNodes. Only one thread may use it; `pace` waits until the next request may be sent.
 
     A HyperNode that is refused stays as it is for REFUSED_SECONDS, unless another one of its name is wanted. Meanwhile
     the others are written around it: gkm.topology.write_order. A HyperNode that another writer changes again after a
@@ -108,12 +108,12 @@ class HyperNodeWriter:
 
     @property
     def refusals(self) -> tuple[str, ...]:
-        """Return why the API server refuses HyperNodes now."""
+        """Return the messages by which the API server refuses HyperNodes now."""
         return tuple(refusal.message for _, refusal in sorted(self._refused.items()) if not refusal.contested)
 
     @property
     def contested(self) -> tuple[str, ...]:
-        """Return the HyperNodes that GKM leaves alone because another writer keeps changing them."""
+        """Return the names of HyperNodes that GKM leaves alone because another writer keeps changing them."""
         return tuple(sorted(name for name, refusal in self._refused.items() if refusal.contested))
 
     @property

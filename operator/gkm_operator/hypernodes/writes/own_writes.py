@@ -22,14 +22,14 @@ class OwnWrites:
     _repaired: dict[str, float] = field(default_factory=dict)
 
     def answered(self, name: str, stored: HyperNodeObject | None) -> None:
-        """Record an object as the API server stored it; None after a deletion."""
+        """Record a HyperNode as the API server stored it; None after its deletion."""
         if stored is None:
             self._specs.pop(name, None)
         else:
             self._specs[name] = stored.spec
 
     def contested(self, objects: Mapping[str, HyperNodeObject], now: float) -> tuple[str, ...]:
-        """Return the HyperNodes that another writer changed again soon after GKM repaired them.
+        """Return the names of HyperNodes that another writer changed again soon after GKM repaired them.
 
         `objects` are those of a list, which never lags behind a write. `now` is monotonic, in seconds. The first change
         is recorded as repaired at `now`: the caller writes what is wanted.

@@ -52,7 +52,7 @@ class ProviderReplies:
             source.refused.clear()
 
     def write(self) -> None:
-        """Write each status that differs.
+        """Write the status of each ProviderTree whose status differs.
 
         Raises:
             ApiError: a status cannot be written; earlier ones are.

@@ -43,7 +43,7 @@ _MISSING = frozenset({TopologyReason.KIND_MISSING, TopologyReason.RIGHTS_MISSING
 
 @dataclass(slots=True)
 class TreeSink:
-    """A target of the tree, such as Kueue's Topology. `write` writes differences and raises ApiError, Retry or Blocked.
+    """A target that GKM writes the tree to, such as Kueue's Topology. `write` raises ApiError, Retry or Blocked.
 
     The kind is the first of `kinds` that the API server has; without any the sink needs no kind. `install` brings it.
     """
