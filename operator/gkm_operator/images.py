@@ -57,7 +57,7 @@ class Images(ImageChecker, Protocol):
         """Return images that are read with the named pull Secrets of a namespace (RegistryImages.with_pull_secrets)."""
 
     def without_mirrors(self) -> "Images":
-        """Implement RegistryImages.without_mirrors."""
+        """Return images that are read from their own registries, without mirrors (RegistryImages.without_mirrors)."""
 
     def revoked(self, image: str, digest: str, namespace: str | None, signers: Sequence[Signer]) -> Verdict | None:
         """Return a refusal if policies no longer accept the signers of a verified image; None otherwise."""

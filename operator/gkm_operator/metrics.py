@@ -227,13 +227,13 @@ def record_survey(located: int, quarantined: int, bare: int) -> None:
 
 
 def record_fragmentation(level: str, free: int, unusable: float) -> None:
-    """Set the metrics of a level: free GPUs, and free GPUs that the mix of groups could not use."""
+    """Set the metrics of a topology level: free GPUs, and free GPUs that the configured mix of groups could not use."""
     FREE_GPUS.labels(level).set(free)
     UNUSABLE_GPUS.labels(level).set(unusable)
 
 
 def record_tree(domains: Mapping[str, int], placed: int, own: int, contradictory: int) -> None:
-    """Set the metrics of a tree: domains by level, and nodes by state."""
+    """Set the metrics of the topology tree: domains by level, and nodes by state."""
     for level, count in domains.items():
         TOPOLOGY_DOMAINS.labels(level).set(count)
     for state, count in (("placed", placed), ("own", own), ("contradictory", contradictory)):
@@ -251,7 +251,7 @@ def page() -> Page:
 
 
 def record_depths(controllers: Iterable[Controller]) -> None:
-    """Expose the number of waiting keys in the queues of these controllers as gkm_queue_depth."""
+    """Expose the number of waiting keys in each queue of these controllers as the metric gkm_queue_depth."""
     for controller in controllers:
         for name, count in controller.depths.items():
             QUEUE_DEPTH.labels(name).set_function(count)

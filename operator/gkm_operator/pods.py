@@ -97,7 +97,7 @@ class PodMetadata(Struct, frozen=True, gc=False, rename="camel"):
         )
 
     def label(self, key: str) -> str:
-        """Return a label; "" if absent."""
+        """Return the value of a label of the pod; "" if absent."""
         return (self.labels or {}).get(key, "")
 
     @property
@@ -138,7 +138,7 @@ def _owners(owners: tuple[Owner, ...] | None) -> tuple[Owner, ...] | None:
 
 
 class PodStatus(Struct, frozen=True, rename="camel", gc=False):
-    """The phase of a pod, when its kubelet accepted it, and its conditions: those of agents and of Runs are read."""
+    """The phase of a pod, the time when its kubelet accepted it, and its conditions, not decoded yet."""
 
     phase: str = ""
     start_time: str = ""
@@ -179,7 +179,7 @@ class _Volume(Struct, frozen=True, gc=False):
 
 
 class ReadSpec(Struct, frozen=True, rename="camel", gc=False):
-    """The fields of a pod's spec that are read."""
+    """The fields of a pod's spec that the controllers read; they derive the fields of WatchedPod from it."""
 
     node_name: str = ""
     containers: _Containers | None = None
@@ -196,7 +196,7 @@ class _NodeOnly(Struct, rename="camel"):
 
 
 class RunPod(Struct, frozen=True, gc=False):
-    """The fields that decide where a pod of a Run starts.
+    """The fields that decide where a pod of a Run starts, and in which order.
 
     `gated`: it has our gate. `blocked`: it has another gate, too. `hostname` is the label of the node that its
     nodeSelector names, "" if absent. `unbound` is the cause that a scheduler states for not binding it, "" if absent.
@@ -218,7 +218,7 @@ _NO_STATUS = PodStatus()
 
 
 class WatchedPod(Struct, frozen=True, gc=False):
-    """A pod as watches hold it, reduced to what controllers read.
+    """A pod as the controllers' shared watch holds it, reduced to the fields that they read.
 
     `node` is "" for a pod that waits or has ended, and `started` until its kubelet accepted it. `resources` are the
     names of what it requests besides CPUs and memory. With a `fault`, `gpus` and `load` are unknown. With `refused`,
@@ -262,7 +262,7 @@ class WatchedPod(Struct, frozen=True, gc=False):
             _set(self, metadata=_only_name(self.metadata), started="")
 
     def outline(self, why: str) -> Self:
-        """Return a reduced copy: with one owner, and if needed without claims, resources, owners and most labels."""
+        """Return a reduced copy of the pod: with one owner, and if needed without claims, resources and most labels."""
         outlined = copy(self)  # not made anew from the spec, which decoding has emptied
         owner = self.metadata.controller
         _set(outlined, metadata=_with(self.metadata, owner_references=None if owner is None else (owner,)))
@@ -274,7 +274,7 @@ class WatchedPod(Struct, frozen=True, gc=False):
 
     @property
     def key(self) -> Key:
-        """Return namespace and name."""
+        """Return namespace and name of the pod."""
         return self.metadata.namespace, self.metadata.name
 
     @property
@@ -284,7 +284,7 @@ class WatchedPod(Struct, frozen=True, gc=False):
 
     @property
     def template_keys(self) -> list[Key]:
-        """Return namespace and name of the pod's ResourceClaimTemplates."""
+        """Return namespace and name of the ResourceClaimTemplates that the pod references."""
         return [(self.metadata.namespace, template) for template in self.templates]
 
     @property
@@ -410,7 +410,7 @@ def claim_templates(claims: Iterable[PodClaim]) -> frozenset[str]:
 
 
 def occupies_node(pod: WatchedPod) -> bool:
-    """Return whether a pod takes up resources of a node."""
+    """Return whether a pod takes up resources of a node: it has a node and has not ended."""
     return bool(pod.node)
 
 

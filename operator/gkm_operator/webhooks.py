@@ -59,7 +59,7 @@ REPAIR_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class WebhookConfiguration:
-    """A ValidatingWebhookConfiguration or a MutatingWebhookConfiguration."""
+    """The name and kind of a ValidatingWebhookConfiguration or a MutatingWebhookConfiguration."""
 
     name: str
     resource: Resource[Json] = VALIDATING_WEBHOOKS
@@ -78,7 +78,7 @@ class WebhookConfiguration:
 
 
 def bundles(found: Json) -> Iterator[bytes]:
-    """Yield the caBundle of each webhook of a configuration; b"" for a missing or undecodable one."""
+    """Yield the caBundle of each webhook of a webhook configuration; b"" for a missing or undecodable one."""
     for webhook in found.get("webhooks") or []:
         try:
             yield base64.b64decode(webhook["clientConfig"].get("caBundle") or "", validate=True)
@@ -87,7 +87,7 @@ def bundles(found: Json) -> Iterator[bytes]:
 
 
 def bundle_patch(found: Json, bundle: bytes) -> Json | None:
-    """Return the merge patch that gives every webhook this caBundle and changes no other field; None if all have it.
+    """Return the merge patch that gives every webhook of a configuration this caBundle; None if all have it.
 
     A patch replaces the list of webhooks as a whole. It carries the version that was read, so it never overwrites a
     change that an administrator made in between.
@@ -100,7 +100,7 @@ def bundle_patch(found: Json, bundle: bytes) -> Json | None:
 
 
 def merged_bundle(before: bytes, ours: Sequence[bytes], now: datetime) -> bytes | None:
-    """Return the bundle with this replica's CAs first; None if they are already at safe positions.
+    """Return the CA bundle with this replica's CAs first; None if they are already at safe positions.
 
     The other CAs follow in their order, without expired ones, duplicates, and anything that is not a certificate. An
     expired CA alone does not cause a write: replicas whose clocks disagree would overwrite each other forever.
@@ -115,7 +115,7 @@ def merged_bundle(before: bytes, ours: Sequence[bytes], now: datetime) -> bytes 
 
 
 def has_all(bundle: bytes, authorities: Sequence[bytes]) -> bool:
-    """Return whether a bundle holds all of these CAs."""
+    """Return whether a PEM bundle holds all of these CAs."""
     found = set(_certificates(bundle))
     return all(x509.load_pem_x509_certificate(pem) in found for pem in authorities)
 
@@ -134,7 +134,7 @@ def _certificates(pem: bytes) -> Iterator[x509.Certificate]:
 
 
 class CaCopies(Controller):
-    """Copies the CAs into the webhook configurations, if any are named. A failure here stops no other work."""
+    """Copies published CAs into the webhook configurations, if any are named. A failure here stops no other work."""
 
     def __init__(
         self,
@@ -157,7 +157,7 @@ class CaCopies(Controller):
         self._repair_at = 0.0
 
     def run(self) -> None:
-        """Copy at intervals until the process ends; at least once."""
+        """Copy the CAs at intervals until the process ends; at least once."""
         self.repeat(self.copy, Backoff(self._look_seconds, self._look_seconds), failure="webhook CAs not copied")
 
     def copy(self) -> float:

@@ -276,7 +276,7 @@ def may_serve(serving: CertificatePair, *, waited: float | None, times: Rotation
 
 
 class Rotation:
-    """Renews the certificate: one pair is in use, and at most one waits for the API server's trust. Not thread-safe."""
+    """Renews the webhook's certificate: one pair is in use, at most one waits for trust in its CA. Not thread-safe."""
 
     def __init__(
         self,
@@ -312,7 +312,7 @@ class Rotation:
         stop: Event,
         trusted: Callable[[], object],
     ) -> None:
-        """Check periodically until `stop`; call `trusted` once, when the API server trusts the serving CA.
+        """Check the certificate at intervals until `stop`; call `trusted` once, when the API server trusts its CA.
 
         Never raises for errors of the API server or the disk: the process goes on serving, and checks again.
         """

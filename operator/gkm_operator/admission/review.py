@@ -137,7 +137,7 @@ class CacheReview(AdmissionReview):
 
 
 class ReviewResponse(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The response to a review: a refusal has a message; an admission may have warnings and a JSON patch (RFC 6902)."""
+    """The response to an admission request: a refusal has a message, an admission may have warnings and a patch."""
 
     allowed: bool
     message: str = ""

@@ -78,7 +78,7 @@ class NodeCache(Struct, frozen=True, rename="camel", gc=False):
 
 
 class ReportedCapture(Struct, frozen=True, rename="camel", gc=False):
-    """A capture on one node, reduced to the fields of its image."""
+    """A node's announcement of a capture (an image made from a pod's compiled kernels), reduced to image fields."""
 
     state: str = ""
     name: str = ""

@@ -159,7 +159,7 @@ class Attempts:
         return self._node(node).next_try > self._clock()
 
     def next_try(self, namespace: str, key: AttemptKey) -> float:
-        """Return the time before which a capture is not tried again; minus infinity before the first attempt."""
+        """Return the monotonic time in seconds of the next try for a capture; minus infinity before the first try."""
         known = self._attempts.get(namespace, {}).get(key)
         return _NEVER if known is None else known.next_try
 
@@ -173,7 +173,7 @@ class Attempts:
         self._node(node).last_attempt = self._clock()
 
     def succeeded(self, namespace: str, key: AttemptKey) -> None:
-        """Record a success; if the object is deleted repeatedly, the pauses before it is made again grow."""
+        """Record that a capture was registered; if its object is deleted repeatedly, the next pauses grow."""
         before, now = self._attempts.get(namespace, {}).get(key), self._clock()
         repeated = before is not None and not before.reason and now - before.next_try <= STABLE_SECONDS
         self._record(namespace, key, before.count + 1 if before is not None and repeated else 1, "")

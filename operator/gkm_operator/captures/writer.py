@@ -76,7 +76,7 @@ class CaptureWriter:
         self._emit(_regarding(cache), EventBody("Normal", REGISTERED, REGISTER, note), cache.created)
 
     def refused(self, announced_by: NodeObject | None, name: str, error: GKMError) -> None:
-        """Send an Event about a refused capture, on the node object that announces it."""
+        """Send an Event about a refused capture on the node object that announces it; none without such an object."""
         metrics.CAPTURE_REFUSALS.labels(error.reason.value).inc()
         if announced_by is None:
             return

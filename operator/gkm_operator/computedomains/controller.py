@@ -52,7 +52,7 @@ Enqueue = Callable[[Workload, float], None]
 
 
 class WorkloadReconciler:
-    """Reconciles the ComputeDomains of one workload. Thread-safe for different workloads."""
+    """Reconciles the ComputeDomains of one workload: a PodCliqueSet or a label value. Thread-safe across workloads."""
 
     def __init__(
         self,

@@ -49,7 +49,7 @@ def lost(name: str) -> EventBody:
 
 
 def held(domain: ComputeDomain) -> EventBody:
-    """Return the Event for a released domain that pods on dead nodes hold: its successor gets another name."""
+    """Return the Event body for a released ComputeDomain that pods on dead nodes hold; its successor is named anew."""
     name, used_by = domain.metadata.name, domain.metadata.annotation(USED_BY) or "unknown"
     note = (
         f"the deleted ComputeDomain {name} cannot go, because pods use it that should have ended: {used_by}. Its "

@@ -39,7 +39,7 @@ Json = dict[str, Any]
 
 
 class WorkloadKind(StrEnum):
-    """The purpose of a domain: a PodCliqueSet, or pods with the same value of the label `gkm.io/compute-domain`."""
+    """The kind of workload that has a ComputeDomain: a PodCliqueSet, or pods with a value of GKM's domain label."""
 
     SET = "set"
     LABEL = "label"

@@ -64,7 +64,7 @@ class WritePacing:
             return set(uids) - self._of(key).protected
 
     def wrote(self, key: Key, protected: Iterable[str] = ()) -> None:
-        """Record a write: a normal write, or a write that protected these objects."""
+        """Record a write of a domain's annotations: a normal one, or one that protected objects with these uids."""
         with self._lock:
             times = self._of(key)
             times.last = self._clock()

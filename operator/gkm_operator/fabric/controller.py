@@ -83,7 +83,7 @@ class FabricController(Controller):
         return (self._nodes, self._fabrics)
 
     def reconcile(self, key: str) -> float | None:
-        """Write the condition of a Node or domain; return the seconds until the next write, None if no write is due.
+        """Write the condition of a Node or NVLink domain; return the seconds until the next write, None if none is due.
 
         Raises:
             ApiError: the API server refuses it, or does not respond.

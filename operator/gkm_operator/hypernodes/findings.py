@@ -93,7 +93,7 @@ def of_guard(state: GuardState, settings: TopologyGuard, *, built: bool) -> Part
 
 
 def of_conflicts(conflicts: Sequence[Conflict], others: Mapping[str, int]) -> PartFinding:
-    """Return whether GKM's HyperNodes conflict with those of other owners; `others` counts these by owner."""
+    """Return the finding about conflicts with HyperNodes of other owners; `others` counts these HyperNodes by owner."""
     beside = f"HyperNodes beside GKM's: {_counted(others)}" if others else ""
     if not conflicts:
         return PartFinding(CONFLICTS, TopologyReason.NO_CONFLICTS, beside, occasion=",".join(sorted(others)))

@@ -39,7 +39,7 @@ class DesiredTrees:
     unlisted: tuple[str, ...] = ()
 
     def domains(self) -> dict[str, int]:
-        """Return the number of domains by level, without domains that a single node forms for lack of another."""
+        """Return the number of topology domains by level, without domains that a single node forms by itself."""
         levels = zip(self.tree.levels, self.tree.domains, strict=True)
         return {level: sum(not domain.own for domain in domains) for level, domains in levels}
 

@@ -82,7 +82,7 @@ class TopologyWatcher:
 
     @property
     def wanted(self) -> tuple[Reflector[Any], ...]:
-        """Return the reflectors that the providers need."""
+        """Return the watches that the topology needs: Nodes, and ProviderTrees if providers are configured."""
         return self.nodes, *((self.provider_trees,) if self._has_providers else ())
 
     def start(self, *, hypernodes: bool) -> None:

@@ -33,7 +33,7 @@ _SHOWN = 4
 def group_of(
     pod_clique_set: PodCliqueSet, clique: CliqueTemplate | None, scaling_group: ScalingGroupTemplate | None
 ) -> str | None:
-    """Return the group of a clique template; None if its pods join no domain.
+    """Return the MNNVL group of a clique template in a set; None if its pods join no ComputeDomain.
 
     A template that the set does not have any more (None) inherits the annotations above it.
     """
@@ -47,23 +47,23 @@ def group_of(
 def nearest_group(layers: Iterable[Mapping[str, str] | None]) -> str | None:
     """Return the annotation mnnvl-group of the first part that has one, from the clique up to the set.
 
-    None if absent.
+    None if no part has it.
     """
     return next((layer[MNNVL_GROUP] for layer in layers if layer and MNNVL_GROUP in layer), None)
 
 
 def names_groups(pod_clique_set: PodCliqueSet) -> bool:
-    """Return whether any part of the set has the annotation mnnvl-group."""
+    """Return whether any part of the PodCliqueSet has the annotation mnnvl-group."""
     return any(MNNVL_GROUP in part.annotations for part in pod_clique_set.parts())
 
 
 def enrolls(pod_clique_set: PodCliqueSet) -> bool:
-    """Return whether any annotation of a set requests a ComputeDomain."""
+    """Return whether any annotation of a PodCliqueSet requests a ComputeDomain."""
     return any(map(_enrolls, pod_clique_set.parts()))
 
 
 def creation_problems(pod_clique_set: PodCliqueSet, *, enabled: bool) -> Iterator[str]:
-    """Yield the reasons to refuse a new set, invalid values first; `enabled` is the feature's switch."""
+    """Yield the reasons to refuse a new PodCliqueSet, invalid values first; `enabled` is the feature's switch."""
     yield from _problems(pod_clique_set, tuple(pod_clique_set.parts()), enabled=enabled)
     if len(pod_clique_set.metadata.name) > MAX_SET_NAME and enrolls(pod_clique_set):
         yield (
@@ -73,7 +73,7 @@ def creation_problems(pod_clique_set: PodCliqueSet, *, enabled: bool) -> Iterato
 
 
 def update_problems(old: PodCliqueSet, new: PodCliqueSet, *, enabled: bool) -> Iterator[str]:
-    """Yield the reasons to refuse an update: changes of annotations, all of which are immutable.
+    """Yield the reasons to refuse an update of a PodCliqueSet: changes of annotations, all of which are immutable.
 
     Parts are paired by kind and name. A part that the update adds follows the rules of creation; an existing part
     follows no rules, because an update by a controller must not fail for a user's old text.
@@ -150,7 +150,7 @@ def _is_set(part: AnnotatedPart) -> bool:
 
 
 def part_excerpt(part: AnnotatedPart) -> str:
-    """Return the name of a part of a set for a message, escaped and short."""
+    """Return the kind and name of a part of a PodCliqueSet for a message, escaped and short."""
     return f"{part.kind} {_excerpt(part.name)}" if part.name else f"the {part.kind}"
 
 
@@ -161,7 +161,7 @@ def _excerpt(value: str) -> str:
 def default_annotation(
     pod_clique_set: PodCliqueSet, gpus: GPURequests, classes: DeviceClasses = no_device_classes, *, operation: str
 ) -> str | None:
-    """Return the value of the annotation auto-mnnvl to add to a new set, None to add none.
+    """Return the value of the annotation auto-mnnvl to add to a new PodCliqueSet, None to add no annotation.
 
     Only CREATE enrolls: a set from before the feature stays as it is. A set that names a group, or `none`, has decided.
     """
@@ -178,7 +178,7 @@ def default_annotation(
 
 
 def scaling_group_annotations(pod_clique_set: PodCliqueSet, scaling_group: str) -> Mapping[str, str]:
-    """Return the annotations of the set for a PodCliqueScalingGroup, by the name of its template.
+    """Return the MNNVL annotations of a set that a PodCliqueScalingGroup gets; `scaling_group` is its template's name.
 
     They show users and Grove the group in use; GKM itself resolves groups from the set.
     """
@@ -194,7 +194,7 @@ def scaling_group_annotations(pod_clique_set: PodCliqueSet, scaling_group: str) 
 def warnings(
     pod_clique_set: PodCliqueSet, gpus: GPURequests, classes: DeviceClasses = no_device_classes
 ) -> Iterator[str]:
-    """Yield warnings about annotations that have no effect."""
+    """Yield warnings about a PodCliqueSet's annotations that have no effect, and its claims that GKM does not read."""
     for part in pod_clique_set.parts():
         if part.name and AUTO_MNNVL in part.annotations:
             yield f"{AUTO_MNNVL} has no effect on {part_excerpt(part)}; use {MNNVL_GROUP}"
@@ -204,7 +204,7 @@ def warnings(
 
 
 def unread_sharing(pod_clique_set: PodCliqueSet) -> Iterator[str]:
-    """Yield the shared claims of a set for which it is unknown whether they are for GPUs."""
+    """Yield warnings about a set's shared claims in other namespaces: GKM does not know whether they are for GPUs."""
     namespace = pod_clique_set.metadata.namespace
     elsewhere = {
         (claim.namespace, claim.name) for claim in pod_clique_set.shared_claims() if is_elsewhere(claim, namespace)

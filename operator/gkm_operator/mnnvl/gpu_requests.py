@@ -28,7 +28,7 @@ class _Reach:
 
 
 class GPUSharing:
-    """Which pods of a set share claims for GPUs.
+    """Which pods of a PodCliqueSet share ResourceClaims for GPUs.
 
     `is_gpu` returns whether device classes are for GPUs, `classes` the classes of a claim template. It raises the
     errors of `classes`.
@@ -72,7 +72,7 @@ class GPUSharing:
 
 
 def is_elsewhere(claim: SharedClaim, namespace: str) -> bool:
-    """Return whether a claim's template is in another namespace, which GKM does not read."""
+    """Return whether a shared claim's template is in another namespace, which GKM does not read."""
     return claim.namespace not in {"", namespace}
 
 
@@ -94,7 +94,7 @@ def no_device_classes(_claim: PodClaim) -> Iterable[str]:
 
 @dataclass(frozen=True, slots=True)
 class ContainerLocation:
-    """Where a container is in a pod specification: field, index and name."""
+    """Where a container is in a pod specification: the field that lists it, and its index there."""
 
     field: str
     index: int
@@ -135,24 +135,24 @@ class GPURequests:
         ]
 
     def any(self, spec: PodSpec, classes: DeviceClasses = no_device_classes) -> bool:
-        """Return whether any container requests GPUs; claims are only read if no resource decides."""
+        """Return whether any container of a pod requests GPUs; claims are only read if no resource decides."""
         by_resource = any(self._requests_resource(container) for _, _, container in spec.each_container())
         return by_resource or bool(self.containers(spec, classes))
 
     def any_resource(self, names: Iterable[str]) -> bool:
-        """Return whether one of these resource names is a GPU resource."""
+        """Return whether one of these names of extended resources is a configured GPU resource."""
         return any(self._is_of_gpus(name) for name in names)
 
     def any_gpu_class(self, classes: Iterable[str]) -> bool:
-        """Return whether one of these device classes is a GPU class."""
+        """Return whether one of these device classes is a configured GPU class."""
         return not self.device_classes.isdisjoint(classes)
 
     def sharing(self, pod_clique_set: PodCliqueSet, classes: DeviceClasses = no_device_classes) -> GPUSharing:
-        """Return which pods of a set get shared claims for GPUs from Grove."""
+        """Return which pods of a PodCliqueSet get shared claims for GPUs from Grove."""
         return GPUSharing(pod_clique_set, self.any_gpu_class, classes)
 
     def cliques(self, pod_clique_set: PodCliqueSet, classes: DeviceClasses = no_device_classes) -> frozenset[str]:
-        """Return the clique templates whose pods request GPUs, directly or by a shared claim."""
+        """Return the names of the clique templates whose pods request GPUs, directly or by a shared claim."""
         sharing = self.sharing(pod_clique_set, classes)
         return frozenset(
             clique.name

@@ -18,7 +18,7 @@ Operation = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ChannelClaim:
-    """A claim to add to a pod: its name, and the name of its ResourceClaimTemplate."""
+    """A claim for a ComputeDomain's channel to add to a pod: its name, and the name of its ResourceClaimTemplate."""
 
     name: str
     template: str
@@ -26,7 +26,7 @@ class ChannelClaim:
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """The patch, and why a pod that requests GPUs gets no claim ("" if it gets one)."""
+    """The patch of a pod, and why a pod that requests GPUs gets no claim ("" if it gets one or requests no GPUs)."""
 
     operations: Sequence[Operation] = ()
     skipped: str = ""
@@ -50,7 +50,7 @@ def inject(
 def inject_into(
     locations: Sequence[ContainerLocation], spec: PodSpec, claim: ChannelClaim, at: str, classes: DeviceClasses
 ) -> Injection:
-    """Return the patch that adds a claim to these containers.
+    """Return the patch that adds a channel claim to these containers of a pod.
 
     `at` is the JSON pointer of the pod specification. A claim of the user is never replaced, and a pod with its own
     channel, or with a channel of the other label, gets no second one: it could not be scheduled.
@@ -71,7 +71,7 @@ def inject_into(
 def own_claim(
     claims: Sequence[PodClaim], template: str, classes: DeviceClasses = no_device_classes, name: str = CLAIM
 ) -> str:
-    """Return why a pod must not get GKM's claim, "" if it may get it or has it already."""
+    """Return why a pod must not get GKM's channel claim, "" if it may get it or has it already."""
     present = _named(claims, name)
     if present is not None:
         is_ours = present.resource_claim_template_name == template

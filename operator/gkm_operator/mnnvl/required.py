@@ -29,7 +29,7 @@ _SUFFIX_LENGTH = 12
 
 @dataclass(frozen=True, slots=True, order=True)
 class SetDomainKey:
-    """Identifies one domain of a set: replica and group; the group is "" for the whole replica."""
+    """Identifies one ComputeDomain of a PodCliqueSet: replica and group; the group is "" for the whole replica."""
 
     replica: int
     group: str
@@ -38,7 +38,7 @@ class SetDomainKey:
 def required_groups(
     pod_clique_set: PodCliqueSet, gpus: GPURequests, classes: DeviceClasses = no_device_classes
 ) -> frozenset[str]:
-    """Return the groups of a set that need a domain: those with cliques that request GPUs.
+    """Return the MNNVL groups of a PodCliqueSet that need a domain: the groups with cliques that request GPUs.
 
     auto-mnnvl alone decides without the GPUs: its annotation is set only where GPUs are requested.
     """
@@ -56,7 +56,7 @@ def required_groups(
 def required_domains(
     pod_clique_set: PodCliqueSet, gpus: GPURequests, classes: DeviceClasses = no_device_classes
 ) -> frozenset[SetDomainKey]:
-    """Return a domain for each replica and group, at most MAX_DOMAINS.
+    """Return the keys of the ComputeDomains that a set needs, one for each replica and group, at most MAX_DOMAINS.
 
     Beyond MAX_DOMAINS the last replicas have no domain, which `limit_problem` reports: HPA may scale a set past
     admission.
@@ -69,7 +69,7 @@ def required_domains(
 def limit_problem(
     pod_clique_set: PodCliqueSet, gpus: GPURequests, classes: DeviceClasses = no_device_classes
 ) -> str | None:
-    """Return why a set needs too many domains, None if it does not.
+    """Return a sentence if a PodCliqueSet needs more ComputeDomains than the limit; None if it does not.
 
     Refuse an update only if the old set had no such problem: an update by a controller must not fail.
     """
@@ -97,7 +97,7 @@ def names_domain(pod_clique_set: PodCliqueSet, replica: int, name: str) -> bool:
 
 
 class Membership(NamedTuple):
-    """Where a PodClique belongs in its set; parts are None if the set has no such template any more."""
+    """Where a PodClique belongs in its PodCliqueSet; templates are None if the set does not have them any more."""
 
     replica: int
     clique: CliqueTemplate | None
@@ -105,7 +105,7 @@ class Membership(NamedTuple):
 
 
 def membership_of(pod_clique_set: PodCliqueSet, pod_clique: PodClique) -> Membership | None:
-    """Return where a PodClique belongs in the set; None if it does not belong there.
+    """Return where a PodClique belongs in the PodCliqueSet; None if it does not belong there.
 
     The template is found by the exact name: a suffix would take `gpu-worker` for `worker`.
     """
@@ -127,7 +127,7 @@ def membership_of(pod_clique_set: PodCliqueSet, pod_clique: PodClique) -> Member
 
 
 def domain_of(pod_clique_set: PodCliqueSet, pod_clique: PodClique) -> SetDomainKey | None:
-    """Return the domain that a PodClique of the set joins; None if it joins none.
+    """Return the key of the ComputeDomain that a PodClique of the set joins; None if it joins none.
 
     The set may not require it: no template in the group requests GPUs, or the replica was scaled in.
     """
@@ -154,7 +154,7 @@ class ExistingDomain:
 
 @dataclass(frozen=True, slots=True)
 class DomainDifference:
-    """Which domains to create and to release.
+    """Which ComputeDomains of a PodCliqueSet to create and to release.
 
     `create` lists the required keys without any domain, `lost` the required domains that are being deleted; a key is a
     replica and a group. `release` lists all other domains: of no required key, or a second domain of a key. `present`
@@ -173,7 +173,7 @@ class DomainDifference:
 
 
 def existing(domain: ComputeDomain) -> ExistingDomain:
-    """Return a ComputeDomain with the key in its labels."""
+    """Return a ComputeDomain reduced to its identity, with the key from its labels."""
     metadata = domain.metadata
     replica = replica_index(metadata.label(REPLICA_INDEX))
     return ExistingDomain(
@@ -186,7 +186,7 @@ def existing(domain: ComputeDomain) -> ExistingDomain:
 
 
 def difference(required: frozenset[SetDomainKey], domains: Iterable[ExistingDomain]) -> DomainDifference:
-    """Compare the needed domains with the existing ones.
+    """Compare the ComputeDomains that a PodCliqueSet needs with the existing ones.
 
     Of several domains with one key, the oldest that is not terminating is present, and the others are excess: pods
     joined the oldest first. Without one, the oldest is lost, because a new domain may need its name.
@@ -212,13 +212,13 @@ def _precedence(domain: ExistingDomain) -> tuple[bool, str, str]:
 
 
 def domain_name(pod_clique_set: str, replica: int, group: str) -> str:
-    """Return the name of a domain as Grove forms it: `SET-REPLICA[-GROUP]`; a long name ends with a hash."""
+    """Return the name of a set's domain as Grove forms it: `SET-REPLICA[-GROUP]`; a long name ends with a hash."""
     name = _plain_name(pod_clique_set, replica, group)
     return name if len(name) <= MAX_NAME_LENGTH else alternative_name(pod_clique_set, replica, group)
 
 
 def alternative_name(pod_clique_set: str, replica: int, group: str, uid: str = "") -> str:
-    """Return another name for a domain whose normal name is too long or taken.
+    """Return another name for a ComputeDomain whose normal name is too long or taken.
 
     `foo-0-1-x` is group `1-x` of set `foo`, and group `x` of set `foo-0`: the hash is over the separate parts. With the
     `uid` of the set, no former set of the name has it.

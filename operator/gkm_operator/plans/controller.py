@@ -43,7 +43,7 @@ NAME = "plans"
 
 
 class PlansController(Controller):
-    """Plans Runs. It runs in the leader only: a standby replica does not watch these objects (docs/design/plans.md).
+    """The controller that makes PlacementPlans for Runs.
 
     `sources`: see ClusterWatcher. Call `wake` when they have changed.
     """
@@ -97,7 +97,7 @@ class PlansController(Controller):
 
     @property
     def depths(self) -> Mapping[str, Callable[[], int]]:
-        """Return a function that counts the Runs waiting for a plan."""
+        """Return the queue's depth by name: a function that returns the number of Runs waiting for a plan."""
         return {NAME: lambda: self._waiting}
 
     def _flavor_changed(self, old: Node | None, new: Node | None) -> None:
@@ -105,21 +105,21 @@ class PlansController(Controller):
             self.wake()
 
     def close_watches(self, seconds: float) -> None:
-        """End the watches."""
+        """End the controller's watches within `seconds`."""
         self.watcher.close(seconds)
 
     def request(self) -> None:
-        """Start a pass at once, because a Run has changed."""
+        """Start a planning pass at once, because a Run has changed."""
         self._requested.set()
         self.wake()
 
     def stop(self) -> None:
-        """Prevent new passes; return at once."""
+        """Prevent new planning passes; return at once."""
         super().stop()
         self._requested.set()
 
     def run(self) -> None:
-        """Plan after each change, and pause for as long as a pass took, until `stop`."""
+        """Plan all Runs after each change, and pause for as long as a pass took, until `stop`."""
         if not self.watcher.start(self._stop):
             return
         _LOG.info("lists of a controller complete, it starts to work", extra=fields(controller=NAME))

@@ -40,7 +40,7 @@ _NOT_FOLLOWED = PlanningResult(unfit=Unfit(PlanReason.DOES_NOT_FIT, "no plan is 
 
 @dataclass(frozen=True, slots=True)
 class NewPlan:
-    """A plan to create, and the free GPUs and cluster state that it was made from.
+    """A PlacementPlan to create, and the free GPUs and cluster state that it was made from.
 
     A plan that is `expired` from the beginning says where the run would fit, and holds no GPUs.
     """
@@ -53,7 +53,7 @@ class NewPlan:
 
 
 class Planner:
-    """Plans single runs. Only the planning thread may use it. `index` knows the highest plan number of each run."""
+    """Plans single Runs. Only the planning thread may use it. `index` knows the highest plan number of each Run."""
 
     def __init__(self, index: PlanIndex, settings: Packing, clock: Callable[[], float] = time.monotonic) -> None:
         self.refusals = RefusalCache()
@@ -62,7 +62,7 @@ class Planner:
         self._clock = clock
 
     def plan(self, case: RunAssessment, capacity: FreeCapacity, snapshot: ClusterSnapshot) -> NewPlan | PlanningResult:
-        """Return a new plan for a run, its current plan if a new one would be equal, or a refusal."""
+        """Return a new plan for a Run, its current plan if a new one would be equal, or a refusal."""
         if case.decision.action is RunAction.FOLLOW:
             return self._follow(case, capacity, snapshot)
         cached, state = self.refusals.get(case.uid), _state_key(capacity, snapshot)
@@ -138,20 +138,20 @@ class Planner:
         return PlanningResult(plan, new.expired)
 
     def not_created(self, case: RunAssessment, new: NewPlan, error: str) -> PlanningResult:
-        """Record that the API server refused a new plan; the run is planned again after RETRY_SECONDS."""
+        """Record that the API server refused a new plan; the Run is planned again after RETRY_SECONDS."""
         refusal = Unfit(PlanReason.NOT_WRITTEN, f"the API server does not take plan {new.draft.counts.name}: {error}")
         until = self._clock() + RETRY_SECONDS
         return self._refuse(case, refusal, new.state, new.free.version, result="failed", until=until)
 
     def failed(self, case: RunAssessment, capacity: FreeCapacity, snapshot: ClusterSnapshot) -> PlanningResult:
-        """Record that planning raised an exception, which is logged already; return the result."""
+        """Record that planning a Run raised an exception, which is logged already; return the result."""
         refusal = Unfit(
             PlanReason.PLANNER_FAILED, "the planner failed, which is a mistake of GKM: see the log of gkm-controllers"
         )
         return self._refuse(case, refusal, _state_key(capacity, snapshot), result="failed")
 
     def fix(self, case: RunAssessment, capacity: FreeCapacity) -> PlanningResult | None:
-        """Search for changes that would make a refused run fit.
+        """Search for changes of the cluster or the request that would make a refused Run fit.
 
         Return the refusal with them, None if no search is due.
         """
@@ -203,7 +203,7 @@ class Planner:
 
 
 def is_redundant(case: RunAssessment, found: FoundPlan) -> bool:
-    """Return whether a new plan would equal the current one, and no user requested a new plan."""
+    """Return whether a new plan of a Run would equal its current one, and no user requested a new plan."""
     plan, run = case.plan, case.run
     if plan is None or case.decision.action is not RunAction.AGAIN:
         return False

@@ -39,14 +39,14 @@ MAX_ORPHANS = 50
 
 @dataclass(frozen=True, slots=True)
 class ReconcileResult:
-    """The result of a pass: how many runs wait for a plan, and whether another pass should follow (`more`)."""
+    """The result of a planning pass: how many Runs wait for a plan, and whether another pass should follow (`more`)."""
 
     waiting: int
     more: bool
 
 
 class RunReconciler:
-    """Reconciles all runs. Only the planning thread may use it; its memory between passes only saves work."""
+    """Reconciles all Runs. Only the planning thread may use it; its memory between passes only saves work."""
 
     def __init__(
         self,
@@ -75,11 +75,11 @@ class RunReconciler:
         self._replans = ReplanLimit(clock)
 
     def seconds_remaining(self, at_most: float) -> float:
-        """Return the seconds until the next grace period ends, `at_most` if no grace period runs."""
+        """Return the seconds until the next grace period of a node problem or drift ends, at most `at_most`."""
         return min(self.grace.seconds_remaining(at_most), self._drifts.grace.seconds_remaining(at_most))
 
     def reconcile(self, snapshot: ClusterSnapshot) -> ReconcileResult:
-        """Decide about every run of a snapshot, and write the results.
+        """Decide about every Run of a snapshot, and write the plans and statuses.
 
         Raises:
             NotLeading: this process must not write any more.

@@ -23,7 +23,7 @@ _PROGRESS = frozenset({GroupReason.DELETING, GroupReason.TEST_RUNNING, GroupReas
 
 
 class ConditionCause(NamedTuple):
-    """A condition without times: type, status, reason and message."""
+    """A condition of a TaskGroup without times: type, status, reason and message."""
 
     type: str
     status: str
@@ -34,7 +34,7 @@ class ConditionCause(NamedTuple):
 def with_verdicts(
     group: TaskGroup, status: TaskGroupStatus, verdicts: Iterable[ConditionCause], now: str
 ) -> TaskGroupStatus:
-    """Return a status with these conditions for the present generation."""
+    """Return a TaskGroup's status with these conditions, for its present generation."""
     generation, conditions = group.metadata.generation, status.conditions
     for type_, value, reason, message in verdicts:
         text = escape(message)[:MAX_MESSAGE]
@@ -43,32 +43,32 @@ def with_verdicts(
 
 
 def not_created(reason: GroupReason, message: str) -> ConditionCause:
-    """Return the condition ObjectsCreated=False for a group whose objects are not all created."""
+    """Return the condition ObjectsCreated=False for a TaskGroup whose objects are not all created."""
     return ConditionCause(CREATED, FALSE, reason, message)
 
 
 def not_deleted(reason: GroupReason, message: str) -> ConditionCause:
-    """Return the condition ObjectsDeleted=False for a group whose objects are not all gone."""
+    """Return the condition ObjectsDeleted=False for a TaskGroup whose objects are not all gone."""
     return ConditionCause(DELETED, FALSE, reason, message)
 
 
 def all_created(count: int) -> ConditionCause:
-    """Return the condition ObjectsCreated=True for a group with all its objects."""
+    """Return the condition ObjectsCreated=True for a TaskGroup with all its objects."""
     return ConditionCause(CREATED, TRUE, GroupReason.CREATED, f"{count} objects created")
 
 
 def all_deleted(count: int) -> ConditionCause:
-    """Return the condition ObjectsDeleted=True for a group whose objects are gone."""
+    """Return the condition ObjectsDeleted=True for a TaskGroup whose objects are gone."""
     return ConditionCause(DELETED, TRUE, GroupReason.DELETED, f"{count} objects are gone")
 
 
 def mnnvl(readiness: MNNVLReadiness) -> ConditionCause:
-    """Return the condition MNNVLReady of the group's ComputeDomain."""
+    """Return the condition MNNVLReady of a TaskGroup, from its ComputeDomain's condition."""
     return ConditionCause(MNNVL_READY_TYPE, readiness.status, readiness.reason, readiness.message)
 
 
 def nvlink(threshold: int, job: str, messages: Sequence[str] | None) -> ConditionCause:
-    """Return the condition NVLinkVerified from the messages of an NVLink test's pods.
+    """Return the condition NVLinkVerified of a TaskGroup from the messages of its NVLink test's pods.
 
     `threshold` is in GB/s; `job` is "" until the Job is Complete or Failed; `messages` are those with which its pods
     ended.
@@ -95,7 +95,7 @@ def nvlink_unread(message: str) -> ConditionCause:
 
 
 def events(old: TaskGroupStatus, new: TaskGroupStatus) -> Iterator[EventBody]:
-    """Yield the Events for a change of status: new problems, and the result of the NVLink test."""
+    """Yield the Events for a change of a TaskGroup's status: new problems, and the result of the NVLink test."""
     for type_ in (CREATED, DELETED, NVLINK):
         before, after = old.condition(type_), new.condition(type_)
         if after is None or (before is not None and before.reason == after.reason) or after.reason in _PROGRESS:

@@ -48,7 +48,7 @@ class TaskGroupsBlocked(RuntimeError):
 
 
 class TaskGroupsController(Controller):
-    """The controller of task groups. It runs if `taskGroups.enabled`, and rebuilds all state from lists.
+    """The controller of TaskGroups. It runs if `taskGroups.enabled`, and rebuilds all state from lists.
 
     `start_watch` starts the watch of a kind of objects.
     """
@@ -125,13 +125,13 @@ class TaskGroupsController(Controller):
             self.start_queues()
 
     def close_watches(self, seconds: float) -> None:
-        """End the watches, and the child that renders."""
+        """End the watches within `seconds`, and the child process that renders templates."""
         self._renderer.close()
         self.kinds.close(seconds)
         super().close_watches(seconds)
 
     def reconcile(self, key: Key) -> float | None:
-        """Create or delete what a group needs; return the seconds until the next pass.
+        """Create or delete the objects of a TaskGroup; return the seconds until the next pass, None if none is due.
 
         Raises:
             ApiError, Retry: a request failed.

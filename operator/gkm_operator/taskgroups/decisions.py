@@ -27,7 +27,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Pods:
-    """The task pods of a group: how many run, which succeeded, and the seconds since the last one ended.
+    """The task pods of a TaskGroup: how many have not ended, which succeeded, and the seconds since the last one ended.
 
     `seen` is whether there is or was any. `succeeded` are uids: those that the status names, and behind them others, no
     more than there are tasks. `unrecorded_seconds` is how long there have been others; infinite if one of them goes.
@@ -42,7 +42,7 @@ class Pods:
 
 @dataclass(frozen=True, slots=True)
 class GroupObservation:
-    """A group with all that is known about its objects and pods.
+    """A TaskGroup with all that is known about its objects and pods.
 
     `strays` is whether the watches show any object with its uid. `trouble` is the failure of a request in this pass.
     """
@@ -58,33 +58,33 @@ class GroupObservation:
 
 @dataclass(frozen=True, slots=True)
 class Finalize:
-    """Step: add or remove GKM's finalizer."""
+    """Step: add or remove GKM's finalizer on the TaskGroup."""
 
     present: bool
 
 
 @dataclass(frozen=True, slots=True)
 class RenderObjects:
-    """Step: render the group's objects, and write them to its status."""
+    """Step: render the TaskGroup's objects, and write them to its status."""
 
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Step: create an object that the status names."""
+    """Step: create the object at `index` in the TaskGroup's status."""
 
     index: int
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Step: read an object whose uid is not known."""
+    """Step: read the object at `index` in the TaskGroup's status, whose uid is not known."""
 
     index: int
 
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Step: delete an object that the status names, if it still has this uid."""
+    """Step: delete the object at `index` in the TaskGroup's status, if it still has this uid."""
 
     index: int
     uid: str
@@ -92,14 +92,14 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class WriteStatus:
-    """Step: write the status."""
+    """Step: write the TaskGroup's status."""
 
     status: TaskGroupStatus
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Step: no more work in this pass; look again in `after` seconds, or after a change."""
+    """Step: end this pass; look at the TaskGroup again in `after` seconds, None: only after a change."""
 
     after: float | None = None
 
@@ -108,7 +108,7 @@ Step = Finalize | RenderObjects | Create | Look | Delete | WriteStatus | Done
 
 
 def decide(observed: GroupObservation) -> Step:
-    """Return the next step for a group."""
+    """Return the next step for a TaskGroup."""
     status = observed.group.status
     if status.phase in ENDED:
         return _ended(observed)
@@ -121,7 +121,7 @@ def decide(observed: GroupObservation) -> Step:
 
 
 def planned(observed: GroupObservation, objects: list[GroupObject]) -> WriteStatus:
-    """Return the step that writes the group's rendered objects to its status; a group without objects is running."""
+    """Return the step that writes a TaskGroup's rendered objects to its status; a group without objects is running."""
     status = replace(observed.group.status, objects=objects)
     if objects:
         return _write(observed, status)
@@ -129,7 +129,7 @@ def planned(observed: GroupObservation, objects: list[GroupObject]) -> WriteStat
 
 
 def refused(observed: GroupObservation, reason: GroupReason, message: str) -> WriteStatus:
-    """Return the step that ends a group whose objects can never be created."""
+    """Return the step that ends a TaskGroup whose objects can never be created."""
     return _end(observed, "Failed", conditions.not_created(reason, message))
 
 

@@ -36,7 +36,7 @@ _SELECTOR = ListSelector(labels=GROUP_UID_LABEL)
 
 
 class KindFeed:
-    """The watch of one version of a kind, and the objects that it has shown.
+    """The watch of one version of a kind of TaskGroups' objects, and the objects that it has shown.
 
     Its thread may still handle a page or an event when it is retired. Late changes are dropped: another watch may show
     these objects by then, or no watch does and they would never be removed.
@@ -81,11 +81,11 @@ _NAME = re.compile(r"[A-Z][A-Za-z0-9]{0,62}(\.[a-z0-9]([a-z0-9.-]{0,180}[a-z0-9]
 
 
 class TooManyKinds(Retry):
-    """The ConfigMap already records MAX_KINDS kinds."""
+    """The ConfigMap of kinds already records MAX_KINDS kinds of objects."""
 
 
 class KindWatches:
-    """Watches all recorded kinds that are served; `on_change` gets all changes. Thread-safe."""
+    """Watches all recorded kinds of TaskGroups' objects that are served; `on_change` gets all changes. Thread-safe."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class KindWatches:
         return not self._waiting and all(reflector.synced.is_set() for reflector in self.reflectors)
 
     def load(self) -> int:
-        """Read the recorded kinds and schedule their watches; return their number.
+        """Read the kinds recorded in the ConfigMap and schedule their watches; return their number.
 
         Raises:
             ApiError: the ConfigMap cannot be read.
@@ -138,7 +138,7 @@ class KindWatches:
         return len(self._remembered)
 
     def remember(self, kind: KindName) -> None:
-        """Record and watch a kind; call this before the first object of the kind is created.
+        """Record a kind in the ConfigMap and watch it; call this before the first object of the kind is created.
 
         Raises:
             TooManyKinds: MAX_KINDS other kinds are recorded.
@@ -161,7 +161,7 @@ class KindWatches:
         return tuple(resource for resource in self._discovery.served(kind) if resource.namespaced)
 
     def missing(self, kind: KindName) -> None:
-        """Look up a kind again, because a request for it got 404."""
+        """Ask the API server again for a kind, because a request for it got 404."""
         self._discovery.forget(kind)
         self.queue.add(kind)
 

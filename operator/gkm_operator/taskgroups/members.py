@@ -36,7 +36,7 @@ path."""
 
 
 class MemberMetadata(Struct, frozen=True, rename="camel"):
-    """Metadata with only the labels, annotations and owners that are needed, because there are thousands of objects."""
+    """Metadata of a TaskGroup's object with only the labels, annotations and owners that are needed, to save memory."""
 
     name: str
     namespace: str = ""
@@ -60,12 +60,12 @@ class MemberMetadata(Struct, frozen=True, rename="camel"):
 
     @property
     def group(self) -> Key:
-        """Return namespace and name of the TaskGroup in the label."""
+        """Return namespace and name of the TaskGroup in the object's label."""
         return self.namespace, (self.labels or {}).get(GROUP_LABEL, "")
 
 
 class WatchedObject(Struct, frozen=True):
-    """Any object of a group."""
+    """Any object of a TaskGroup as a watch holds it: its metadata."""
 
     metadata: MemberMetadata
 
@@ -80,14 +80,14 @@ class _JobStatus(Struct, frozen=True):
 
 
 class WatchedJob(WatchedObject, frozen=True):
-    """A Job of a group."""
+    """A Job of a TaskGroup as a watch holds it: its metadata and status."""
 
     status: _JobStatus = _JobStatus()
 
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """An object with the labels of a group, as last observed."""
+    """An object with the labels of a TaskGroup, as last observed; `job` is how a Job ended, "" if it has not."""
 
     kind: KindName
     metadata: MemberMetadata
@@ -96,7 +96,7 @@ class GroupMember:
 
     @classmethod
     def of(cls, kind: KindName, value: WatchedObject) -> "GroupMember":
-        """Return a watched object in this form."""
+        """Return a watched object as a member of its TaskGroup."""
         conditions = value.status.conditions or () if isinstance(value, WatchedJob) else ()
         ended = (one.type for one in conditions if one.status == TRUE and one.type in {"Complete", "Failed"})
         return cls(kind, value.metadata, next(ended, ""))
@@ -119,12 +119,12 @@ class GroupMember:
 
     @property
     def terminating(self) -> bool:
-        """Return whether it is being deleted."""
+        """Return whether the object is being deleted."""
         return self.metadata.deletion_timestamp is not None
 
     @property
     def unwatched(self) -> "GroupMember":
-        """Return a copy without the sign of deletion, because its watch has ended."""
+        """Return a copy without the deletion timestamp, because the object's watch has ended."""
         return replace(self, metadata=structs.replace(self.metadata, deletion_timestamp=None))
 
     def __str__(self) -> str:
@@ -142,12 +142,12 @@ def owned_by(metadata: MemberMetadata, uid: str) -> bool:
 
 
 def owner_of(metadata: MemberMetadata, uid: str) -> OwnerReference | None:
-    """Return the ownerReference to the TaskGroup with this uid, None if absent."""
+    """Return the ownerReference of an object to the TaskGroup with this uid, None if absent."""
     return next((owner for owner in metadata.owner_references or () if uid and owner.uid == uid), None)
 
 
 def watched(resource: Resource[Any]) -> Resource[WatchedObject]:
-    """Return the resource for watching: with the status of a Job, otherwise metadata only."""
+    """Return the resource for watching objects of a kind: with the status of a Job, otherwise metadata only."""
     of_job = KindName.of(resource.api_version, resource.kind) == JOB
     return Resource(
         resource.api_version,
@@ -178,7 +178,7 @@ _ANY = ""
 
 @dataclass(frozen=True, slots=True)
 class Living:
-    """The object exists."""
+    """The object of a TaskGroup exists."""
 
     uid: str
     terminating: bool = False
@@ -186,7 +186,7 @@ class Living:
 
 
 class Sight(Enum):
-    """Other facts about an object of a group."""
+    """Facts about an object of a TaskGroup that is not known to exist."""
 
     UNSEEN = auto()
     GONE = auto()
@@ -198,7 +198,7 @@ Seen = Living | Sight
 
 
 class GroupInventory:
-    """Indexes the objects of groups, from the watches of all kinds. Thread-safe.
+    """Indexes the objects of TaskGroups, from the watches of all kinds. Thread-safe.
 
     A change, and the question about one object, take the same time for any number of objects in a group: users decide
     how many objects get its labels.
@@ -212,27 +212,27 @@ class GroupInventory:
         self._gone: LRUCache[str, str] = LRUCache(_MAX_GONE)
 
     def change(self, old: GroupMember | None, new: GroupMember | None) -> None:
-        """Apply a change of an object."""
+        """Update the index after a change of an object; remember a deleted object's uid."""
         for index in (self._objects, self._members):
             index.change(old, new)
         if new is None and old is not None and old.terminating:
             self._gone.put(old.metadata.uid, old.group_uid)
 
     def members(self, group: Key, uid: str) -> list[GroupMember]:
-        """Return the objects that a group owns and that have its uid in their label."""
+        """Return the objects that a TaskGroup owns and that have its uid in their label."""
         return list(self._members.get((group, uid)))
 
     def has_others(self, group: Key, uid: str) -> bool:
-        """Return whether an object belongs to a group of the same name with another uid."""
+        """Return whether an object belongs to a TaskGroup of the same name with another uid."""
         return self._members.count((group, _ANY)) > (self._members.count((group, uid)) if uid else 0)
 
     def others(self, group: Key, uid: str) -> list[GroupMember]:
-        """Return the objects of groups of the same name with other uids that are not being deleted."""
+        """Return the objects of TaskGroups of the same name with other uids that are not being deleted."""
         found = self._members.get((group, _ANY))
         return [member for member in found if member.group_uid != uid and not member.terminating]
 
     def sight(self, group: Key, group_uid: str, kind: KindName, name: str, uid: str) -> Seen:
-        """Return what is known about an object; `uid` is "" before its creation was confirmed."""
+        """Return what is known about an object of a TaskGroup; `uid` is "" before its creation was confirmed."""
         for member in self._objects.get((group[0], kind, name)):
             ours = member.owner == group if not uid else member.metadata.uid == uid
             if ours and member.group_uid == group_uid:

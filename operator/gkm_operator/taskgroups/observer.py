@@ -71,7 +71,7 @@ JOB_PODS = Resource("v1", "Pod", "pods", namespaced=True, type=_Pod)
 
 
 def job_messages(api: Api, job: GroupMember) -> list[str]:
-    """Return the termination messages of a Job's pods.
+    """Return the termination messages of the containers of a Job's pods.
 
     Raises:
         ApiError: the pods cannot be listed.
@@ -94,7 +94,7 @@ _MAX_WAITING = 65_536
 
 
 class PodHistory:
-    """Remembers which task pods succeeded, including deleted ones. Thread-safe for different groups."""
+    """Remembers which task pods of TaskGroups succeeded, including deleted ones. Thread-safe for different groups."""
 
     def __init__(self, watcher: GroupWatcher, clock: Clock) -> None:
         self._watcher = watcher
@@ -104,7 +104,7 @@ class PodHistory:
         watcher.pod_changed.append(self._changed)
 
     def of(self, group: TaskGroup) -> Pods:
-        """Return the facts about the pods of a group."""
+        """Return the facts about the pods of a TaskGroup."""
         status, uid = group.status, group.metadata.uid
         counts = status.phase in {"Pending", "Running"} and group.spec.phase is None
         pods, gone = self._watcher.pods_of(group), self._gone_of(group, remember=counts)
@@ -170,7 +170,7 @@ _MAX_DIGITS = 7
 
 
 class GroupObserver:
-    """Collects the facts about task groups. Thread-safe for different groups."""
+    """Collects the facts about TaskGroups. Thread-safe for different groups."""
 
     def __init__(
         self,
@@ -191,11 +191,11 @@ class GroupObserver:
         self._deleted: LRUCache[str, tuple[float, Seen]] = LRUCache(_MAX_DELETED)
 
     def deleted(self, uid: str, seen: Seen) -> None:
-        """Record a successful DELETE, so that it is not repeated before the watch shows it."""
+        """Record a successful DELETE of an object, so that it is not repeated before the watch shows it."""
         self._deleted.put(uid, (float("inf") if seen is Sight.GONE else self._clock() + LOOK_SECONDS, seen))
 
     def observe(self, group: TaskGroup, known: Mapping[int, Seen], trouble: ConditionCause | None) -> GroupObservation:
-        """Return the facts about a group; `known` are newer facts about objects, by their position in the status."""
+        """Return the facts about a TaskGroup; `known` has newer facts about objects, by position in the status."""
         members = self._inventory.members((group.metadata.namespace, group.metadata.name), group.metadata.uid)
         seen = (known.get(index) or self._seen(group, each) for index, each in enumerate(group.status.objects))
         to_end = group.spec.phase not in {None, "Running"} or group.metadata.deletion_timestamp is not None

@@ -36,7 +36,7 @@ _REASONS = {
 
 
 class GroupRefused(Exception):
-    """The objects of a group cannot be created, and a retry would not help."""
+    """The objects of a TaskGroup cannot be created, and a retry would not help."""
 
     def __init__(self, reason: GroupReason, message: str) -> None:
         super().__init__(message)
@@ -45,7 +45,7 @@ class GroupRefused(Exception):
 
 
 class TemplatePlanner:
-    """Plans the objects of groups; `pool` and `template` return watched objects. Thread-safe."""
+    """Plans the objects of TaskGroups; `pool` and `template` return watched objects by name. Thread-safe."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class TemplatePlanner:
         self._template = template
 
     def plan(self, group: TaskGroup) -> list[Json]:
-        """Return the objects of a group in the order of creation.
+        """Return the objects of a TaskGroup, rendered from its Pool's templates, in the order of creation.
 
         Raises:
             GroupRefused: the objects cannot be created.
@@ -82,7 +82,7 @@ class TemplatePlanner:
             raise GroupRefused(reason, str(error)) from error
 
     def body(self, group: TaskGroup, planned: GroupObject, rendered: Json | None) -> Json:
-        """Return the body for creating an object of a group.
+        """Return the JSON body for creating an object of a TaskGroup.
 
         A Secret is rendered again, because the status lacks its content.
 
@@ -115,16 +115,16 @@ class TemplatePlanner:
 
 
 def undeleted(found: T | None) -> T | None:
-    """Return a pool or template, None if it is being deleted."""
+    """Return a Pool or GroupTemplate, None if it is absent or being deleted."""
     return found if found is not None and found.metadata.deletion_timestamp is None else None
 
 
 def group_object(planned: Json) -> GroupObject:
-    """Return an object in the form of the group's status."""
+    """Return a rendered object as an entry of a TaskGroup's status; the entry of a Secret has no manifest."""
     version, kind, name = key_of(planned)
     return GroupObject(version, kind, name, manifest=None if (version, kind) == _SECRET else planned)
 
 
 def key_of(planned: Json) -> tuple[str, str, str]:
-    """Return apiVersion, kind and name of an object."""
+    """Return apiVersion, kind and name of a rendered object."""
     return planned["apiVersion"], planned["kind"], planned["metadata"]["name"]

@@ -30,14 +30,14 @@ _SHOWN = 5
 
 
 class PoolKey(NamedTuple):
-    """Identifies a pool or a template."""
+    """Identifies a Pool or a GroupTemplate."""
 
     kind: str
     name: str
 
 
 class PoolReconciler:
-    """Reconciles the status of pools and templates."""
+    """Reconciles the status of Pools and GroupTemplates."""
 
     def __init__(self, api: Api, watcher: GroupWatcher) -> None:
         self._api = api
@@ -53,7 +53,7 @@ class PoolReconciler:
         )
 
     def reconcile(self, key: PoolKey) -> None:
-        """Write the status of a pool or a template if it differs.
+        """Write the status of a Pool or a GroupTemplate if it differs.
 
         Raises:
             ApiError, Retry: the status was not written.
@@ -112,7 +112,7 @@ class PoolReconciler:
 
 
 def pool_status(pool: Pool, templates: dict[str, GroupTemplate | None]) -> PoolStatus:
-    """Return the status of a pool; `templates` are those that it names, None for a missing one."""
+    """Return the status of a Pool; `templates` are the templates that it names, None for a missing one."""
     parsed: list[Json] = []
     found = [template for template in templates.values() if template is not None]
     if missing := [name for name, template in templates.items() if template is None]:

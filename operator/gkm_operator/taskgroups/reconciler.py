@@ -56,7 +56,7 @@ class _Pass:
 
 
 class GroupReconciler:
-    """Reconciles task groups; one worker at a time handles a group. All memory is a cache."""
+    """Reconciles TaskGroups; one worker at a time handles a group. All memory is a cache."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class GroupReconciler:
         self._events = EventBudget()
 
     def reconcile(self, key: Key) -> float | None:
-        """Execute the steps of a group; return the seconds until the next pass.
+        """Execute the steps of a TaskGroup; return the seconds until the next pass.
 
         Raises:
             ApiError, Retry: a request failed, and the group must be reconciled again.

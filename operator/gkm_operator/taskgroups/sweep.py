@@ -31,7 +31,7 @@ REST_SECONDS = 1.0
 
 
 class LeakSweep:
-    """Deletes objects of groups that no longer exist."""
+    """Deletes objects of TaskGroups that have ended or do not exist any more."""
 
     def __init__(self, api: Api, watcher: GroupWatcher, inventory: GroupInventory, writer: GroupWriter) -> None:
         self._api = api
@@ -48,7 +48,7 @@ class LeakSweep:
         )
 
     def suspect(self, group: Key) -> None:
-        """Schedule a check of the objects of groups with this name, if any of them may be a leak."""
+        """Schedule a check of the objects of TaskGroups with this name, if any of them may be a leak."""
         if self._inventory.has_others(group, self._watcher.living(group)):
             self.queue.add(group, PATIENCE_SECONDS)
 

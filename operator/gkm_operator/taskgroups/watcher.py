@@ -56,7 +56,7 @@ class _CountedTasks(list[Task]):
 
 
 class WatchedGroup(TaskGroup, frozen=True, rename="camel", tag_field="kind", tag="TaskGroup"):
-    """A TaskGroup as watches hold it: with the number of its tasks, and the identity of its objects."""
+    """A TaskGroup as the watch holds it: with the number of its tasks, and the identity of its objects."""
 
     def __post_init__(self) -> None:
         """Reduce tasks and objects to what is needed."""
@@ -66,7 +66,7 @@ class WatchedGroup(TaskGroup, frozen=True, rename="camel", tag_field="kind", tag
 
     @classmethod
     def of(cls, group: TaskGroup) -> "WatchedGroup":
-        """Return a group in the reduced form."""
+        """Return a TaskGroup in the reduced form."""
         return cls(group.metadata, group.spec, group.status)
 
 
@@ -76,7 +76,7 @@ _BY_ADMINISTRATORS = "only cluster administrators write it"
 
 
 class WatchedPool(Pool, frozen=True, rename="camel", tag_field="kind", tag="Pool"):
-    """A Pool without labels, annotations, owners and finalizers."""
+    """A Pool as the watch holds it, without labels, annotations, owners and finalizers."""
 
     def __post_init__(self) -> None:
         """Drop the metadata that users can fill."""
@@ -84,7 +84,7 @@ class WatchedPool(Pool, frozen=True, rename="camel", tag_field="kind", tag="Pool
 
 
 class WatchedTemplate(GroupTemplate, frozen=True, rename="camel", tag_field="kind", tag="GroupTemplate"):
-    """A GroupTemplate without labels, annotations, owners and finalizers."""
+    """A GroupTemplate as the watch holds it, without labels, annotations, owners and finalizers."""
 
     def __post_init__(self) -> None:
         """Drop them."""
@@ -131,7 +131,7 @@ _PHASES = ("Pending", "Running", "Ending", *sorted(ENDED))
 
 
 class GroupWatcher:
-    """Watches task groups, pools, templates and task pods; `group_changed` gets the keys of groups to reconcile."""
+    """Watches TaskGroups, Pools, GroupTemplates and task pods; `group_changed` gets the keys of groups to reconcile."""
 
     def __init__(self, api: Api, informers: Informers, group_changed: Callable[[Key], None]) -> None:
         self.pool_changed: list[OnChange[Pool]] = []
@@ -152,31 +152,31 @@ class GroupWatcher:
         self.watches = (self.pools, self.templates, self.pods, self.groups)
 
     def group(self, key: Key) -> WatchedGroup | None:
-        """Return a group as last observed or written by this process; None if it does not exist."""
+        """Return a TaskGroup as last observed or written by this process; None if it does not exist."""
         observed, written = self.groups.get(key[1], key[0]), self._written.get(key)
         return written if observed and written and _is_newer(written, observed) else observed
 
     def wrote(self, group: TaskGroup) -> None:
-        """Use the answer to a write until the watch shows it."""
+        """Use a TaskGroup as the API server stored this process's write, until the watch shows it."""
         self._written.put((group.metadata.namespace, group.metadata.name), WatchedGroup.of(group))
 
     def forget(self, key: Key) -> None:
-        """Use what the watch shows, because another writer was faster."""
+        """Use the TaskGroup that the watch shows again, because another writer was faster."""
         self._written.put(key, None)
 
     def living(self, key: Key) -> str:
-        """Return the uid of a group that exists and has not ended, as last observed; "" if absent."""
+        """Return the uid of a TaskGroup that exists and has not ended, as last observed; "" if absent."""
         group = self.groups.get(key[1], key[0])
         return group.metadata.uid if group is not None and group.status.phase not in ENDED else ""
 
     def pods_of(self, group: TaskGroup) -> list[WatchedPod]:
-        """Return the task pods of a group, without pods of an earlier group of the same name."""
+        """Return the task pods of a TaskGroup, without pods of an earlier group of the same name."""
         pods = self._pods.get((group.metadata.namespace, group.metadata.name))
         # Times in metadata are in whole seconds, in UTC, so that they are in the order of their text.
         return [pod for pod in pods if pod.metadata.creation_timestamp >= group.metadata.creation_timestamp]
 
     def pools_with(self, template: str) -> tuple[Pool, ...]:
-        """Return the pools that name a template."""
+        """Return the Pools that name a GroupTemplate."""
         return self._pools.get(template)
 
     def _group(self, old: WatchedGroup | None, new: WatchedGroup | None) -> None:

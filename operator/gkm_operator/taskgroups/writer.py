@@ -17,14 +17,14 @@ _ENDING = ENDED | {"Ending"}
 
 
 class GroupWriter:
-    """Writes task groups and their objects; no other code does."""
+    """Writes TaskGroups and their objects; no other code does."""
 
     def __init__(self, api: Api, kinds: KindWatches) -> None:
         self._api = api
         self._kinds = kinds
 
     def finalize(self, group: TaskGroup, *, present: bool) -> TaskGroup:
-        """Add (`present`) or remove GKM's finalizer of a group.
+        """Add (`present`) or remove GKM's finalizer on a TaskGroup; return the stored object.
 
         Raises:
             ApiError: the group has changed, or the API server refused the patch.
@@ -37,7 +37,7 @@ class GroupWriter:
         return self._api.merge(TASKGROUPS, group.metadata.name, {"metadata": metadata}, group.metadata.namespace)
 
     def read(self, group: TaskGroup) -> TaskGroup | None:
-        """Read a whole group from the API server; None if it does not exist.
+        """Read a whole TaskGroup from the API server; None if it does not exist.
 
         Raises:
             ApiError: the API server does not answer.
@@ -45,7 +45,7 @@ class GroupWriter:
         return self._api.find(TASKGROUPS, group.metadata.name, group.metadata.namespace)
 
     def write_status(self, group: TaskGroup, status: TaskGroupStatus) -> TaskGroup:
-        """Write the changed fields of a group's status, unless the group has changed since.
+        """Write the changed fields of a TaskGroup's status unless the group has changed; return the stored object.
 
         Raises:
             ApiError: the group has changed, or the API server refused the status.
@@ -55,7 +55,7 @@ class GroupWriter:
         return self._api.merge(TASKGROUPS, metadata.name, patch, metadata.namespace, subresource="status")
 
     def create(self, group: TaskGroup, body: Json) -> Seen:
-        """Create an object of a group; return what is known about it now.
+        """Create an object of a TaskGroup; return what is known about the object now.
 
         Raises:
             ApiError: the API server refused the object.
@@ -84,7 +84,7 @@ class GroupWriter:
         return _sight(found, group)
 
     def look(self, group: TaskGroup, kind: KindName, name: str) -> Seen:
-        """Read from the API server what exists under the name of a group's object.
+        """Read from the API server which object exists under the name of a TaskGroup's object.
 
         Raises:
             ApiError, Retry: it does not answer.
@@ -93,7 +93,7 @@ class GroupWriter:
         return Sight.GONE if found is None else _sight(found, group)
 
     def delete(self, namespace: str, kind: KindName, name: str, uid: str, result: str = "deleted") -> Seen:
-        """Delete an object with this uid in the foreground; return what is known about it now.
+        """Delete an object with this uid by foreground deletion; return what is known about the object now.
 
         Raises:
             ApiError, Retry: the API server refused it, or does not answer.

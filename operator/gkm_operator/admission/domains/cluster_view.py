@@ -87,7 +87,7 @@ class ThinSet(PodCliqueSet, frozen=True):
 
 
 class ThinDomain(ComputeDomain, frozen=True):
-    """A ComputeDomain without its status. `owner` is the uid of the object that controls it; "" if absent."""
+    """A ComputeDomain without its status. `owner` is the uid of its controller; "" without a controller."""
 
     owner: str = ""
 
@@ -346,7 +346,7 @@ class ReviewView:
         return found
 
     def object(self, resource: Resource[T], namespace: str, name: str, seconds: float) -> T | None:
-        """Implement View.object. A review reads an object once: it gets the same answer again, a failure too."""
+        """Return an object at most `seconds` old. A review reads it once: a second call gets the same result."""
         key = (resource, namespace, name, seconds)
         if key in self._failed:
             raise ViewUnavailable(self._failed[key])

@@ -18,7 +18,7 @@ class ViewUnavailable(Exception):
 
 
 class TooManyClaims(ViewUnavailable):
-    """The object names more claims than a review may read; the message tells what to do, and a retry cannot succeed."""
+    """The reviewed object names more claims than a review may read; the message says what to do. A retry is useless."""
 
 
 class View(Protocol):

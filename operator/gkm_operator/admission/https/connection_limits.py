@@ -34,7 +34,7 @@ SECONDS = 10.0
 
 
 class SessionStage(IntEnum):
-    """The stage of a session, in the order of eviction; a slow active session is evicted first."""
+    """The stage of a client's session with the webhook, in the order of eviction; slow active sessions are first."""
 
     IDLE = 0
     """Waiting between two requests."""

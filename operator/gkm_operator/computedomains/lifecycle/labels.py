@@ -206,7 +206,7 @@ class LabelReconciler:
         self._owners = RootOwners(api)
 
     def reconcile(self, workload: Workload, presence: Presence) -> float | None:
-        """Reconcile the domain of one label value; return the seconds until the next pass, None if no work is left.
+        """Reconcile the domain of a label value; return the seconds until the next pass, None if no work is left.
 
         Raises:
             ApiError, Retry: a request failed.

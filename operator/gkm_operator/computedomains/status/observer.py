@@ -35,7 +35,7 @@ _NO_SPEC = CliqueSpec()
 
 
 class ClaimingClique(Struct, frozen=True):
-    """A PodClique with its claims and its number of replicas; `spec` is emptied to save memory."""
+    """A PodClique with its claim templates and number of replicas; `spec` is emptied to save memory."""
 
     metadata: MnnvlMetadata
     spec: CliqueSpec = _NO_SPEC

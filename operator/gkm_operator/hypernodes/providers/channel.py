@@ -68,7 +68,7 @@ class ProviderChannel:
             self._receive(copied)
 
     def get(self, timeout: float | None = None) -> Reply | None:
-        """Implement Replies.get."""
+        """Return the next reply to the provider; None after `timeout` seconds. Raise ProviderStopped after `stop`."""
         with self._condition:
             self._condition.wait_for(lambda: self._replies or self._stopped, timeout)
             if self._stopped:

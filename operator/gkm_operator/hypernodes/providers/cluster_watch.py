@@ -96,7 +96,7 @@ class WatchedSurvey(Struct, frozen=True, gc=False):
 
     @property
     def node(self) -> str:
-        """Return the node that the survey is from; an admission policy lets an agent write only its own."""
+        """Return the name of the node that made the survey; an admission policy lets an agent write its own only."""
         return self.metadata.name.removeprefix(SURVEY_PREFIX)
 
 

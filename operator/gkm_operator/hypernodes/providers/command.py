@@ -185,7 +185,7 @@ class ClusterSources:
         self._logged = ""
 
     def look(self) -> str:
-        """Implement ProviderSources.look."""
+        """Start missing watches and read changes; return which sources are missing, "" if all are there."""
         with self._lock:
             try:
                 self._watch.start()

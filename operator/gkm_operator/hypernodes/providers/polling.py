@@ -30,7 +30,7 @@ _HEARTBEAT_SECONDS = 10.0
 
 
 class SourceMissing(Exception):
-    """The source does not exist yet. The message, without content of the source, shows while the provider waits."""
+    """A provider's source does not exist yet. The message shows while the provider waits; it has no source content."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,7 +138,7 @@ class RunnerPace:
 
 
 class ProviderRunner:
-    """Runs one provider. `make` creates it; `stale` is the seconds without events that end it, None for its default."""
+    """Runs one provider. `make` creates it; `stale` seconds without events end it, None for the provider's limit."""
 
     def __init__(
         self,

@@ -174,7 +174,7 @@ _TOO_MANY, _SERVER_ERROR = 429, 500
 
 
 class LabelWriter:
-    """Writes topology labels of nodes. Only one thread may use it; `pace` waits until the next request may be sent."""
+    """Writes topology labels of Nodes. Only one thread may use it; `pace` waits until the next request may be sent."""
 
     def __init__(self, api: Api, watcher: TopologyWatcher, *, pace: Callable[[], bool]) -> None:
         self._api = api

@@ -44,17 +44,17 @@ _MAX_REPORTS = 65_536
 
 
 class RunsView(Protocol):
-    """Returns watched Runs and plans. Thread-safe."""
+    """Returns watched Runs and PlacementPlans. Thread-safe."""
 
     @property
     def listed(self) -> bool:
-        """Return whether Runs, plans and nodes have complete lists."""
+        """Return whether the watches of Runs, PlacementPlans and Nodes have complete lists."""
 
     def is_unreadable(self, run: RunKey) -> bool:
-        """Return whether a Run exists and cannot be read."""
+        """Return whether a Run exists but cannot be decoded."""
 
     def run(self, key: RunKey) -> WatchedRun | None:
-        """Return whether a Run exists but cannot be decoded."""
+        """Return a Run that is not being deleted; None if the watch has no such Run."""
 
     def plan(self, run: WatchedRun) -> PlanRecord | None:
         """Return the newest stored plan of a Run, None if absent."""
@@ -64,7 +64,7 @@ class RunsView(Protocol):
 
 
 class GatesController(Controller):
-    """Removes the gates of pods. It runs if `packing.podGates`. Call `follow` before `work`."""
+    """Removes the scheduling gates of Runs' pods once a plan has a node for them. It runs if `packing.podGates`."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class GatesController(Controller):
         self.queues = [self.queue]
 
     def report(self, run: RunKey) -> PodsReport | None:
-        """Return whether the pods of a run are on their planned nodes, None if it has no pods."""
+        """Return whether the pods of a Run are on their planned nodes, None if it has no pods."""
         return self._reports.get(run)
 
     def follow(self, runs: RunsView, reported: Callable[[], None]) -> None:
@@ -111,7 +111,7 @@ class GatesController(Controller):
         return self._runs is not None and self._runs.listed
 
     def reconcile(self, run: RunKey) -> float | None:
-        """Remove the gates of pods that have a planned node.
+        """Remove the gates of a Run's pods that have a planned node.
 
         Return the seconds until the next pod may start without one.
 

@@ -20,7 +20,7 @@ Hostnames = Callable[[str], str]
 
 @dataclass(frozen=True, slots=True)
 class GateRules:
-    """How many seconds a pod waits for a planned node, and whether it starts without one afterwards."""
+    """How many seconds a gated pod waits for a planned node, and whether it starts without one afterwards."""
 
     wait: float
     release: bool
@@ -28,7 +28,7 @@ class GateRules:
 
 @dataclass(frozen=True, slots=True)
 class Lift:
-    """A gate to remove from a pod. `hostname` is the label of the node that the pod is bound to, "" for no node."""
+    """A gate to remove from a pod. `hostname` is the hostname label of the pod's planned node, "" for no node."""
 
     pod: PlacedPod
     plan: str = ""
@@ -38,7 +38,7 @@ class Lift:
 
 @dataclass(frozen=True, slots=True)
 class GateDecision:
-    """The gates to remove now, the report, and the seconds until a pod may start without a planned node."""
+    """The gates of a Run's pods to remove now, the report, and the seconds until a pod may start unplanned."""
 
     lifts: tuple[Lift, ...]
     report: PodsReport | None
@@ -46,7 +46,7 @@ class GateDecision:
 
 
 def is_followed(plan: PlanRecord, pods: Sequence[PlacedPod], now: datetime) -> bool:
-    """Return whether pods start on the nodes of a plan.
+    """Return whether the pods of a Run still get the nodes of its plan.
 
     Until it expires, and as long as a pod of the run has a node.
     """
@@ -56,7 +56,7 @@ def is_followed(plan: PlanRecord, pods: Sequence[PlacedPod], now: datetime) -> b
 def decide(
     plan: PlanRecord | None, pods: Sequence[PlacedPod], rules: GateRules, hostnames: Hostnames, now: datetime
 ) -> GateDecision:
-    """Return the decision about the pods of a run; `plan` is None if it has no valid plan."""
+    """Return the decision about the gates of a Run's pods; `plan` is None if the Run has no valid plan."""
     alive = [pod for pod in pods if not pod.facts.terminating]
     found = Assignment() if plan is None else assign(PlanSlots(plan.groups, plan.spec.request.gpus_per_pod), alive)
     gated = [pod for pod in alive if pod.facts.gated and not pod.facts.blocked]

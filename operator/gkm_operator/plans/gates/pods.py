@@ -14,7 +14,7 @@ _MAX_SENT = 65_536
 
 
 class RunPodIndex:
-    """Indexes pods by run. A node that was sent for a pod is remembered until the watch shows the pod without its gate.
+    """Indexes pods by Run. A node that was sent for a pod is remembered until the watch shows the pod without its gate.
 
     Without this memory, a pod that comes between a request and its change in the watch could get the same place.
     """
@@ -25,7 +25,7 @@ class RunPodIndex:
         self._lock = Lock()
 
     def change(self, old: WatchedPod | None, new: WatchedPod | None) -> set[RunKey]:
-        """Apply a change of a pod; return the affected runs."""
+        """Update the index after a change of a pod; return the Runs that it concerns."""
         with self._lock:
             for pod in (old, new):
                 if pod is not None:
@@ -39,7 +39,7 @@ class RunPodIndex:
         return changed
 
     def of(self, run: RunKey, plan: str, node_of: Callable[[str], str]) -> list[PlacedPod]:
-        """Return the pods of a run; `node_of` returns the node with a label kubernetes.io/hostname.
+        """Return the pods of a Run; `node_of` returns the node with a value of the label kubernetes.io/hostname.
 
         A place of another plan does not count: if it was written all the same, the next request is a conflict.
         """
@@ -48,7 +48,7 @@ class RunPodIndex:
         return [self._placed(pod, plan, node_of) for pod in found]
 
     def send(self, uid: str, plan: str, node: str) -> None:
-        """Remember the planned node of a pod before the request that sets it; "" after a failed request."""
+        """Remember the planned node of a pod before the request that sets it; "" after the request failed."""
         self._sent.put(uid, (plan, node))
 
     def _placed(self, pod: WatchedPod, plan: str, node_of: Callable[[str], str]) -> PlacedPod:

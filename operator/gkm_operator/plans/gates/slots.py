@@ -16,7 +16,7 @@ _LAST = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A slot of a plan, room for one pod on a node; `group` is the position of its group in the plan."""
+    """A slot of a PlacementPlan, room for one pod on a node; `group` is the position of its group in the plan."""
 
     number: int
     group: int
@@ -25,7 +25,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class PlacedPod:
-    """A pod of a run. `node` is the node that it has or must have; "" if the plan decides."""
+    """A pod of a Run. `node` is the node that it has or must have; "" if the plan decides."""
 
     name: str
     facts: RunPod
@@ -41,7 +41,7 @@ class PlacedPod:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The slot of each pod, by uid. A pod without a slot has an unplanned node, or waits."""
+    """The slot of each pod, by the pod's uid. A pod without a slot has an unplanned node, or waits."""
 
     held: dict[str, Slot] = field(default_factory=dict)
     """The slots of pods that already have a node."""
@@ -50,7 +50,7 @@ class Assignment:
 
 
 class PlanSlots:
-    """The slots of a plan: those of each group in node order, then those of all spares."""
+    """The slots of a PlacementPlan: the slots of each group in node order, then the slots of all spares."""
 
     def __init__(self, groups: Sequence[Group], gpus_per_pod: int) -> None:
         main = [(at, share.node, share.gpus) for at, group in enumerate(groups) for share in group.nodes]
@@ -61,7 +61,7 @@ class PlanSlots:
         self._ranked = sum(gpus // gpus_per_pod for _, _, gpus in main)
 
     def own(self, pod: PlacedPod) -> Slot | None:
-        """Return the slot that a pod's numbers (rank labels) name, None if they name none."""
+        """Return the slot that a pod's rank labels name, None if they name no slot."""
         rank = pod.facts.rank
         if not rank or (len(rank) > 1 and rank[1] >= self._pods_per_group):
             return None
@@ -94,7 +94,7 @@ class _FreeSlots:
 
 
 def assign(slots: PlanSlots, pods: Iterable[PlacedPod]) -> Assignment:
-    """Assign slots to pods; pods that have a node come first. Each gets its own slot, one of its group, or any.
+    """Assign a plan's slots to pods, first to pods that have a node: to each its own slot, one of its group, or any.
 
     Pods that are being deleted get none: their successors need the slots.
     """

@@ -26,7 +26,7 @@ _MAX_NAMED_NODES = 3
 
 
 class RunAction(StrEnum):
-    """The action for a run.
+    """The action of a planning pass for a Run.
 
     NOTHING is for a run that is being deleted. AFRESH plans as if it had no plan, AGAIN from its plan, and FOLLOW from
     its pods.
@@ -42,7 +42,7 @@ class RunAction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PlanDecision:
-    """The action for a run, and the reason, which the new plan records; "" for a first plan.
+    """The action for a Run, and its reason, which the new plan records; "" for a first plan.
 
     `requested` is set if a user requested the new plan: the run keeps its plan while the request is delayed.
     """
@@ -54,7 +54,7 @@ class PlanDecision:
 
 @dataclass(frozen=True, slots=True)
 class CurrentPlan:
-    """The current plan of a run, and its problems.
+    """The current plan of a Run, and the problems of its nodes.
 
     `lost` maps nodes of the plan that the run can no longer use to the reason. `conflict` is a message about a node
     whose GPUs the plan of another run names too. `running` is set while pods of the run use GPUs on any node. `drift`
@@ -69,7 +69,7 @@ class CurrentPlan:
 
 
 def decide(run: WatchedRun, current: CurrentPlan | None, now: datetime) -> PlanDecision:
-    """Return what to do about a run; `current` is None if it has no plan."""
+    """Return what to do about a Run; `current` is None if it has no plan."""
     if run.metadata.deletion_timestamp is not None:
         return PlanDecision(RunAction.NOTHING)
     if current is None:
@@ -105,14 +105,14 @@ def _replan_request(run: WatchedRun, current: CurrentPlan, *, over: bool) -> Pla
 
 
 def node_loss_message(lost: Mapping[str, str]) -> str:
-    """Return a sentence about lost nodes that names a few of them."""
+    """Return a sentence about the nodes that a plan has lost, with a few of their names and reasons."""
     named = ", ".join(f"{node} ({lost[node]})" for node in sorted(lost)[:_MAX_NAMED_NODES])
     more = f" and {len(lost) - _MAX_NAMED_NODES} more" if len(lost) > _MAX_NAMED_NODES else ""
     return f"lost {agree(len(lost), 'node', 'nodes')} {named}{more}"
 
 
 def is_changed(run: WatchedRun, plan: PlanRecord) -> bool:
-    """Return whether the run's request differs from the request that its plan was made for.
+    """Return whether the Run's request differs from the request that its plan was made for.
 
     The generation of the Run decides for a plan without the annotation: removing it must not move a run.
     """
@@ -122,7 +122,7 @@ def is_changed(run: WatchedRun, plan: PlanRecord) -> bool:
 
 
 class ReplanLimit:
-    """Limits new plans: BURST in BURST_SECONDS for each run, by uid. Only the planning thread may use it.
+    """Limits new plans: BURST in BURST_SECONDS for each Run, by uid. Only the planning thread may use it.
 
     Each plan is an object of up to a megabyte in etcd.
     """
@@ -132,23 +132,23 @@ class ReplanLimit:
         self._recent: dict[str, deque[float]] = {}
 
     def record(self, uid: str) -> None:
-        """Record that a run got a new plan."""
+        """Record that the Run with this uid got a new plan."""
         self._recent.setdefault(uid, deque(maxlen=BURST)).append(self._clock())
 
     def is_exceeded(self, uid: str) -> bool:
-        """Return whether a run got BURST plans in the last BURST_SECONDS."""
+        """Return whether the Run with this uid got BURST plans in the last BURST_SECONDS."""
         recent = self._recent.get(uid)
         return recent is not None and len(recent) == BURST and self._clock() < recent[0] + BURST_SECONDS
 
     def retain_only(self, uids: Collection[str]) -> None:
-        """Forget all runs that are not among `uids`."""
+        """Forget all Runs whose uid is not among `uids`."""
         for uid in self._recent.keys() - set(uids):
             del self._recent[uid]
 
 
 @dataclass(frozen=True, slots=True)
 class RunAssessment:
-    """A run with its newest plan, and the decision about it.
+    """A Run with its newest plan, and the decision about it, in one pass.
 
     `demand` is None if the run contradicts itself. `found` has the problems of the nodes of its plan by node,
     `confirmed` those that have outlasted the grace period. `over` is set when the plan holds no GPUs any more. `held`
@@ -175,7 +175,7 @@ class RunAssessment:
 
     @property
     def renews(self) -> bool:
-        """Return whether a new plan of the run may reserve GPUs for a full planTTL.
+        """Return whether a new plan of the Run may reserve GPUs for a full planTTL.
 
         The run has no plan, or it did use its plan and its namespace holds no more than its share.
         """
@@ -183,19 +183,19 @@ class RunAssessment:
 
     @property
     def holds_anew(self) -> bool:
-        """Return whether a new plan would reserve GPUs that the run does not reserve now."""
+        """Return whether a new plan would reserve GPUs that the Run does not reserve now."""
         return self.plan is None or (self.over and self.renews)
 
     @property
     def order(self) -> tuple[bool, int, str, str, str]:
-        """Return the sort key for planning: runs that have a plan first, then by priority, age and name."""
+        """Return the sort key for planning: Runs that have a plan first, then by priority, age and name."""
         meta = self.run.metadata
         return self.plan is None, -self.run.spec.priority, meta.creation_timestamp, meta.namespace, meta.name
 
 
 @dataclass(frozen=True, slots=True)
 class PlanningResult:
-    """The result of planning a run: its plan, or a refusal, or both.
+    """The result of planning a Run: its plan, or a refusal, or both.
 
     A refusal beside a plan means that no new plan is possible; `message` is the reason for which one was needed.
     `fixes` is None while the planner has not searched for any. `drift` are the GPUs by node that pods hold and the plan
@@ -213,7 +213,7 @@ class PlanningResult:
 def assess(
     run: WatchedRun, snapshot: ClusterSnapshot, grace: GracePeriod, drifts: DriftTracker, conflict: str
 ) -> RunAssessment:
-    """Assess a run; `conflict` is a message about another run's plan for the same GPUs, "" if absent."""
+    """Assess a Run; `conflict` is a message about another Run's plan for the same GPUs, "" if absent."""
     plan = snapshot.current(run)
     try:
         demand = demand_of(run.spec)

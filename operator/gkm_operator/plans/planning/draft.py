@@ -37,14 +37,14 @@ MAX_REASON = 1024
 
 @dataclass(frozen=True, slots=True)
 class FoundPlan:
-    """A plan with sentences about the groups that it moves."""
+    """A plan that the planner found, with sentences about the groups that it moves."""
 
     plan: Plan
     reasons: tuple[str, ...] = ()
 
 
 def sizes(run: WatchedRun, settings: Packing) -> Request | Unfit:
-    """Return the sizes that a run requests, or why they are invalid (which the CRD's rules prevent)."""
+    """Return the sizes that a Run requests, or why they are invalid (which the CRD's rules prevent)."""
     try:
         return request_of(run.spec, run.spec.policy or settings.policy)
     except ValueError as error:
@@ -52,7 +52,7 @@ def sizes(run: WatchedRun, settings: Packing) -> Request | Unfit:
 
 
 def find_plan(free: FreeGpus, request: Request, former: Sequence[Group] = ()) -> FoundPlan | Refusal | Unfit:
-    """Return the best plan for a run; with a `former` plan, the plan that moves the fewest of its groups."""
+    """Return the best plan for a Run; with a `former` plan, the plan that moves the fewest of its groups."""
     # numpy is loaded with the first run: 30 MB that controllers without runs do not need.
     from gkm.packing.plan import plan  # noqa: PLC0415
     from gkm.packing.replanning.replan import replan  # noqa: PLC0415
@@ -79,7 +79,7 @@ def _current_placement(former: Sequence[Group]) -> FormerPlan | None:
 
 @dataclass(frozen=True, slots=True)
 class PlanDraft:
-    """A new plan: the object to create, and the record that reserves its GPUs."""
+    """A new PlacementPlan: the object to create, and the record that reserves its GPUs."""
 
     value: Mapping[str, Any]
     counts: PlanRecord
@@ -87,7 +87,7 @@ class PlanDraft:
 
 @dataclass(frozen=True, slots=True)
 class PlanOccasion:
-    """Number, time and reason of a new plan, and the `former` plan that it replaces.
+    """Number, time and reason of a new plan of a Run, and the `former` plan that it replaces.
 
     A plan that does not `renew` the time for which GPUs are held expires when the former plan does.
     """
@@ -144,7 +144,7 @@ def make_draft(
 
 
 def log_groups(run: WatchedRun, free: FreeGpus, planned: Plan) -> None:
-    """Log at level debug the domain of each group, and the GPUs that stay free there."""
+    """Log at level debug the domain of each group of a plan, and the GPUs that stay free there."""
     if not _LOG.isEnabledFor(logging.DEBUG):
         return
     residual: Counter[tuple[str, ...]] = Counter()

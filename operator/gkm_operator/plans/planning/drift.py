@@ -16,7 +16,7 @@ from gkm_operator.plans.state.objects import PlanRecord, claims_of
 
 
 class DriftReason(StrEnum):
-    """Reasons of the condition Drift (docs/reference/reasons.md)."""
+    """Reasons of the condition Drift of a Run (docs/reference/reasons.md)."""
 
     OUTSIDE = "PodsOutsidePlan"
     FOLLOWED = "PodsFollowPlan"
@@ -29,7 +29,7 @@ _DRIFT = NodeProblem("pods hold GPUs of it that the plan does not name", pods_st
 
 
 def outside(claims: Mapping[str, int], held: Mapping[str, int]) -> dict[str, int]:
-    """Return the GPUs by node that pods use and the plan does not claim."""
+    """Return the GPUs by node that pods of a Run use and its plan does not claim."""
     beyond = ((node, gpus - claims.get(node, 0)) for node, gpus in held.items())
     return {node: gpus for node, gpus in beyond if gpus > 0}
 
@@ -44,7 +44,7 @@ def drift_message(plan: str, drift: Mapping[str, int]) -> str:
 def followed(
     plans: Sequence[PlanRecord], held: Mapping[str, int], demand: NodeDemand, index: NodeIndex, request: Request
 ) -> PlanRecord:
-    """Return the current plan with its groups moved to where pods run; `plans` are the run's plans, sorted by number.
+    """Return the Run's current plan with its groups moved to where pods run; `plans` are its plans, sorted by number.
 
     Nodes that the run excludes by its request are followed only if the current plan has them already.
     """
@@ -60,7 +60,7 @@ def followed(
 
 
 def is_closer(groups: Sequence[Group], current: PlanRecord, held: Mapping[str, int]) -> bool:
-    """Return whether pods use fewer GPUs outside of these groups than outside of the current plan."""
+    """Return whether a Run's pods use fewer GPUs outside of these groups than outside of its current plan."""
     after, before = outside(claims_of(groups), held), outside(current.claims, held)
     return sum(after.values()) < sum(before.values())
 
@@ -86,7 +86,7 @@ def _located(
 
 
 class DriftTracker:
-    """Remembers drifts that last longer than the grace period, and drifts that no plan can follow. In memory only."""
+    """Remembers drifts that outlast the grace period, and drifts that no plan can follow. In memory only."""
 
     def __init__(self, grace: GracePeriod) -> None:
         self.grace = GracePeriod(grace.seconds, grace.clock)
@@ -94,7 +94,7 @@ class DriftTracker:
         self._hopeless: dict[str, tuple[Hashable, float]] = {}
 
     def due(self, uid: str, plan: PlanRecord, held: Mapping[str, int], drift: Mapping[str, int]) -> str:
-        """Return why the plan of a run should follow its pods now, "" if it should not."""
+        """Return why the plan of a Run should follow its pods now, "" if it should not."""
         if not self.grace.confirmed(uid, dict.fromkeys(drift, _DRIFT)):
             return ""
         key, until = self._hopeless.get(uid, (None, 0.0))
@@ -102,11 +102,11 @@ class DriftTracker:
         return "" if is_hopeless else drift_message(plan.name, drift)
 
     def give_up(self, uid: str, plan: PlanRecord, held: Mapping[str, int]) -> None:
-        """Record that no plan can be closer to a run's pods than the current one."""
+        """Record that no plan can be closer to a Run's pods than the current one."""
         self._hopeless[uid] = _key(plan, held), self._clock() + RETRY_SECONDS
 
     def retain_only(self, uids: Collection[str]) -> None:
-        """Forget all runs that are not among `uids`."""
+        """Forget all Runs whose uid is not among `uids`."""
         self.grace.retain_only(uids)
         for uid in self._hopeless.keys() - set(uids):
             del self._hopeless[uid]

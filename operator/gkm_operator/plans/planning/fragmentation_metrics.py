@@ -26,7 +26,7 @@ class FragmentationMetrics:
         self._measured = -SECONDS
 
     def update(self, state: Hashable, survey: TopologySurvey, usage: Usage, reserved: Mapping[str, int]) -> None:
-        """Set the metrics if the state has changed and the last measurement is SECONDS old."""
+        """Set the metrics if the state has changed and the last measurement is at least SECONDS old."""
         if state == self._state or self._clock() < self._measured + SECONDS:
             return
         # Imported when the first Run comes: they load numpy, and a cluster may never have a Run.
@@ -46,7 +46,7 @@ class FragmentationMetrics:
 
 
 def free_nodes(survey: TopologySurvey, usage: Usage, reserved: Mapping[str, int]) -> Iterator[Node]:
-    """Yield the nodes that a run with default tolerations may use, of every flavor.
+    """Yield the nodes, with their free GPUs, that a Run with default tolerations may use, of every flavor.
 
     A run has one flavor, so the nodes of each flavor in a domain are a separate domain.
     """

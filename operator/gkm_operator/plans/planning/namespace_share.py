@@ -44,7 +44,7 @@ class NamespaceShare:
 
     @classmethod
     def of(cls, percent: int, survey: TopologySurvey, cases: Iterable[RunAssessment]) -> "NamespaceShare":
-        """Return the limit for the runs of a pass."""
+        """Return the limit for the Runs of a planning pass."""
         runs: dict[_Holder, list[RunKey]] = {}
         waiting: dict[str, set[str]] = {}
         for case in cases:
@@ -58,7 +58,7 @@ class NamespaceShare:
         return cls(percent, totals, runs, waiting)
 
     def refusal(self, case: RunAssessment, reservations: Reservations) -> Unfit | None:
-        """Return why a run must wait because of the limit, None if it need not wait."""
+        """Return why a Run must wait because of its namespace's limit, None if it need not wait."""
         if not case.holds_anew or not self.exceeded_by(case, reservations):
             return None
         holder, gpus = _holder(case), _without_pods(case)
@@ -72,7 +72,7 @@ class NamespaceShare:
         )
 
     def exceeded_by(self, case: RunAssessment, reservations: Reservations) -> bool:
-        """Return whether a new plan of this run would exceed the limit of its namespace.
+        """Return whether a new plan of this Run would exceed the limit of its namespace.
 
         A namespace that holds no GPUs may plan one run of any size. It may not renew a live plan for a single pod.
         """

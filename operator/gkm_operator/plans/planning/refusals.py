@@ -20,7 +20,7 @@ CONDITION = "Planned"
 
 
 class PlanReason(StrEnum):
-    """Reasons of the condition Planned (docs/reference/reasons.md)."""
+    """Reasons of the condition Planned of a Run (docs/reference/reasons.md)."""
 
     PLANNED = "Planned"
     DOES_NOT_FIT = "DoesNotFit"
@@ -41,7 +41,7 @@ _NEVER_USABLE = (Exclusion.NO_GPUS, Exclusion.FLAVOR)
 
 @dataclass(frozen=True, slots=True)
 class Unfit:
-    """Why a run gets no plan. `largest` is the number of whole groups that would fit, None if it was not computed."""
+    """Why a Run gets no plan. `largest` is the number of whole groups that would fit, None if it was not computed."""
 
     reason: str
     message: str
@@ -50,7 +50,7 @@ class Unfit:
 
 
 def unfit(refusal: Refusal, usable: UsableNodes, survey: TopologySurvey, flavor: str) -> Unfit:
-    """Return why a run does not fit, from the planner's refusal and the excluded nodes.
+    """Return why a Run does not fit, from the planner's refusal and the excluded nodes.
 
     `refusal` explains the usable nodes. Without any, the exclusions of the other nodes do.
     """
@@ -103,7 +103,7 @@ FIXES_SECONDS = 60.0
 
 @dataclass(slots=True)
 class CachedRefusal:
-    """A cached refusal, valid for the same request and the same free capacity.
+    """The cached refusal of a Run, valid for the same request and the same free capacity.
 
     `state` is a cheaper key: while it is equal, so is the version. `fixes` belong to the inventory version `fixed`, and
     the planner searched for them at `fixed_at`. At `until` the refusal expires. Times are seconds of the clock.
@@ -120,33 +120,33 @@ class CachedRefusal:
 
 
 class RefusalCache:
-    """Caches refusals by the uid of the run. Only the planning thread may use it."""
+    """Caches refusals by the uid of the Run. Only the planning thread may use it."""
 
     def __init__(self) -> None:
         self._refusals: dict[str, CachedRefusal] = {}
 
     def get(self, uid: str) -> CachedRefusal | None:
-        """Return the last refusal of a run, None if absent."""
+        """Return the last refusal of the Run with this uid, None if absent."""
         return self._refusals.get(uid)
 
     def put(self, uid: str, refusal: CachedRefusal) -> None:
-        """Store a refusal; the fixes of an earlier one for the same request and reason are kept."""
+        """Store the refusal of a Run; fixes found earlier for the same request and reason are kept."""
         old = self._refusals.get(uid)
         if old is not None and (old.request, old.unfit.reason) == (refusal.request, refusal.unfit.reason):
             refusal.fixes, refusal.fixed, refusal.fixed_at = old.fixes, old.fixed, old.fixed_at
         self._refusals[uid] = refusal
 
     def remove(self, uid: str) -> None:
-        """Remove the refusal of a run, because the run fits."""
+        """Remove the refusal of a Run, because the Run fits."""
         self._refusals.pop(uid, None)
 
     def retain_only(self, uids: Collection[str]) -> None:
-        """Forget all runs that are not among `uids`."""
+        """Forget all Runs whose uid is not among `uids`."""
         for uid in self._refusals.keys() - set(uids):
             del self._refusals[uid]
 
     def to_fix(self, uids: Iterable[str], now: float) -> list[str]:
-        """Return the refused runs for which a search for fixes is due, those never searched first."""
+        """Return the uids of refused Runs for which a search for fixes is due, first those that were never searched."""
         due = []
         for uid in uids:
             refusal = self._refusals.get(uid)

@@ -24,7 +24,7 @@ class _Holder(NamedTuple):
 def with_claimed_gpus(
     usage: PodUsage, claims: Iterable[ResourceClaim], pod: Callable[[str, str], WatchedPod | None]
 ) -> PodUsage:
-    """Return the usage of pods plus the GPUs of claims; `pod` returns a pod by name and namespace."""
+    """Return the GPU usage of pods plus the GPUs of ResourceClaims; `pod` returns a pod by name and namespace."""
 
     def holder(namespace: str, name: str) -> _Holder | None:
         found = pod(name, namespace)

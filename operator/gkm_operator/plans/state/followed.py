@@ -10,7 +10,7 @@ from gkm_operator.plans.state.objects import RunKey
 
 
 class FollowReason(StrEnum):
-    """Reasons of the condition Followed (docs/reference/reasons.md)."""
+    """Reasons of the condition Followed of a Run (docs/reference/reasons.md)."""
 
     FOLLOWED = "PodsWherePlanned"
     WAITING = "PodsWaiting"
@@ -19,7 +19,7 @@ class FollowReason(StrEnum):
 
 
 class PodsReport(NamedTuple):
-    """Counts of a run's pods, and the reason and message of its condition Followed."""
+    """Numbers of a Run's pods by state, and the reason and message of its condition Followed."""
 
     counts: RunPods
     reason: FollowReason

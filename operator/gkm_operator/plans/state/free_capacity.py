@@ -24,7 +24,7 @@ from gkm_operator.pods import WatchedPod
 
 @dataclass(frozen=True, slots=True)
 class PodUsage:
-    """The GPUs that pods use at one moment, by node: in total and for each run.
+    """The GPUs that pods use at one moment, by node: in total and for each Run.
 
     `terminating` has the part of `runs` that belongs to pods that are being deleted.
     """
@@ -34,11 +34,11 @@ class PodUsage:
     terminating: Mapping[RunKey, Mapping[str, int]] = field(default_factory=dict)
 
     def of(self, run: RunKey) -> Mapping[str, int]:
-        """Return the GPUs that the pods of a run use on each node, including terminating pods."""
+        """Return the GPUs that the pods of a Run use on each node, including terminating pods."""
         return self.runs.get(run, {})
 
     def held(self, run: RunKey) -> Mapping[str, int]:
-        """Return the GPUs that the pods of a run use on each node, without terminating pods."""
+        """Return the GPUs that the pods of a Run use on each node, without terminating pods."""
         ending = self.terminating.get(run)
         if not ending:
             return self.of(run)
@@ -46,7 +46,7 @@ class PodUsage:
         return {node: gpus for node, gpus in held if gpus > 0}
 
     def without(self, run: RunKey) -> Usage:
-        """Return the GPUs that pods of all other runs use on each node."""
+        """Return the GPUs that pods of all other Runs, and of no Run, use on each node."""
         own = self.of(run)
         if not own:
             return self.usage
@@ -57,7 +57,7 @@ class PodUsage:
 
 
 class PodUsageIndex:
-    """Adds up the GPUs of pods. Thread-safe: a watch changes it, another thread reads it."""
+    """Adds up the GPUs of pods by node and by Run. Thread-safe: a watch changes it, another thread reads it."""
 
     def __init__(self) -> None:
         self._gpus: dict[str, int] = {}
@@ -68,7 +68,7 @@ class PodUsageIndex:
         self._lock = Lock()
 
     def change(self, old: WatchedPod | None, new: WatchedPod | None) -> bool:
-        """Apply a change of a pod; return whether it changes any sum."""
+        """Update the sums after a change of a pod; return whether it changes any sum."""
         if old is not None and new is not None and _counted(old) == _counted(new):
             return False
         with self._lock:
@@ -79,7 +79,7 @@ class PodUsageIndex:
         return any(counted)
 
     def usage(self) -> PodUsage:
-        """Return the current sums."""
+        """Return the current sums of GPUs that pods use."""
         with self._lock:
             # The first message in alphabetical order, so that the order of pods does not matter.
             faults = {node: min(messages.values()) for node, messages in self._faults.items()}
@@ -147,7 +147,7 @@ _MAX_INVENTORIES = 8
 
 
 def reserved_for(claims: Mapping[str, int], own: Mapping[str, int]) -> dict[str, int]:
-    """Return the GPUs reserved for a run on each node: those of its plan, minus those that its pods use already."""
+    """Return the GPUs reserved for a Run on each node: the GPUs of its plan, minus those that its pods use already."""
     reserved = ((node, gpus - own.get(node, 0)) for node, gpus in claims.items())
     return {node: gpus for node, gpus in reserved if gpus > 0}
 
@@ -169,7 +169,7 @@ class Reservations:
             self._add_loads(run, 1)
 
     def put(self, run: RunKey, reserved: Mapping[str, int], pod: PodDemand | None = None) -> None:
-        """Replace the reservation of a run."""
+        """Replace the reservation of a Run; `pod` is the demand of one of its pods."""
         self._add_loads(run, -1)
         self.total.subtract(self._by_run.pop(run, {}))
         self.total.update(reserved)
@@ -188,7 +188,7 @@ class Reservations:
         return self._version
 
     def loads_without(self, run: RunKey) -> Mapping[str, NodeLoad]:
-        """Return the reserved requests for CPU and memory on each node, without one run's."""
+        """Return the reserved requests for CPU and memory on each node, without the reservation of one Run."""
         own = ((node, added(self.loads[node], load, -1)) for node, load in self._loads_of(run))
         return {**self.loads, **dict(own)}
 
@@ -201,15 +201,15 @@ class Reservations:
             yield from ((node, load_of(pod, gpus)) for node, gpus in self._by_run.get(run, {}).items())
 
     def nodes_of(self, run: RunKey) -> Collection[str]:
-        """Return the nodes on which GPUs are reserved for a run."""
+        """Return the names of the nodes on which GPUs are reserved for a Run."""
         return self._by_run.get(run, {}).keys()
 
     def sum_of(self, runs: Iterable[RunKey]) -> int:
-        """Return the sum of GPUs that are reserved for some runs."""
+        """Return the sum of GPUs that are reserved for these Runs on all nodes."""
         return sum(sum(self._by_run.get(run, {}).values()) for run in runs)
 
     def without(self, run: RunKey) -> Counter[str]:
-        """Return the reserved GPUs on each node, without one run's."""
+        """Return the reserved GPUs on each node, without the reservation of one Run."""
         others = Counter(self.total)
         others.subtract(self._by_run.get(run, {}))
         return +others
@@ -217,7 +217,7 @@ class Reservations:
 
 @dataclass(frozen=True, slots=True)
 class FreeGpus:
-    """The nodes and GPUs that a run may use, in the form that the planner needs.
+    """The nodes and GPUs that a Run may use, in the form that the planner needs.
 
     Of `usable`, only nodes and version change after the start of a pass.
     """
@@ -250,7 +250,7 @@ class FreeGpus:
 
 
 class FreeCapacity:
-    """Computes the free GPUs for runs in one pass. Not thread-safe."""
+    """Computes the free GPUs for Runs in one planning pass. Not thread-safe."""
 
     def __init__(self, survey: TopologySurvey, pods: PodUsage, reservations: Reservations) -> None:
         self._survey = survey
@@ -259,7 +259,7 @@ class FreeCapacity:
         self._by_demand: LRUCache[str, tuple[NodeDemand, FreeGpus]] = LRUCache(_MAX_INVENTORIES)
 
     def free_for(self, run: RunKey, demand: NodeDemand, retained: Sequence[Node] = (), *, alone: bool) -> FreeGpus:
-        """Return the GPUs that a run may use; with `alone`, GPUs of its own plan and pods are free.
+        """Return the GPUs that a Run may use; with `alone`, GPUs of its own plan and pods are free.
 
         `retained` are nodes that take no new groups, with the GPUs that the run keeps there.
         """

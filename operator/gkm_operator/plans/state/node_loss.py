@@ -36,7 +36,7 @@ _MESSAGES: Mapping[Exclusion, str] = {
 
 
 class NodeProblem(NamedTuple):
-    """Why new pods of a run must not use a node.
+    """Why new pods of a Run must not use a node.
 
     With `pods_stay`, pods that are there keep their GPUs. A `permanent` problem counts at once, others after the grace
     period.
@@ -48,7 +48,7 @@ class NodeProblem(NamedTuple):
 
 
 class NodeIndex:
-    """Finds nodes of a survey by name; `faults` are nodes with a pod whose GPUs are unknown."""
+    """Finds nodes of a topology survey by name; `faults` are causes by node, of nodes with a pod of unknown GPUs."""
 
     def __init__(self, survey: TopologySurvey, faults: Mapping[str, str]) -> None:
         self.survey = survey
@@ -58,7 +58,7 @@ class NodeIndex:
         self._faults = faults
 
     def existing(self, gpus: Mapping[str, int]) -> Mapping[str, int]:
-        """Return `gpus` without nodes that do not exist."""
+        """Return `gpus`, a number of GPUs by node, without nodes that do not exist."""
         if gpus.keys() <= self._located.keys():
             return gpus
         names = self._located.keys() | self._quarantined.keys() | self._bare
@@ -71,7 +71,7 @@ class NodeIndex:
     def problem(
         self, name: str, location: Location, demand: NodeDemand, *, changed: bool = False
     ) -> NodeProblem | None:
-        """Return why a run can no longer use a node of its plan at this location, None if it can.
+        """Return why a Run can no longer use a node of its plan at this location, None if it can.
 
         `changed` says that the demand differs from the demand of the plan.
         """
@@ -97,7 +97,7 @@ class NodeIndex:
 
 
 def plan_locations(plan: PlanRecord) -> dict[str, Location]:
-    """Return the location of every node of a plan."""
+    """Return the location in the topology of every node of a plan, spares included."""
     found = {spare.node: spare.place for group in plan.groups for spare in group.spares}
     return found | {share.node: group.place for group in plan.groups for share in group.nodes}
 
@@ -112,7 +112,7 @@ def node_problems(
 
 
 def lost_nodes(plan: PlanRecord, held: Mapping[str, int], found: Mapping[str, NodeProblem]) -> dict[str, str]:
-    """Return the nodes on which a plan loses GPUs, with the reasons.
+    """Return the nodes on which a plan of a Run loses GPUs, with the reasons.
 
     `held` are the GPUs that pods of the run hold, by node.
     """
@@ -144,7 +144,7 @@ def retained_nodes(
 
 
 class GracePeriod:
-    """Remembers since when each node problem exists; one that is shorter than `seconds` moves no run.
+    """Remembers since when each node problem of a Run exists; a problem that is shorter than `seconds` moves no Run.
 
     In memory only.
     """
@@ -156,7 +156,7 @@ class GracePeriod:
         self._since: dict[str, dict[str, float]] = {}
 
     def confirmed(self, uid: str, found: Mapping[str, NodeProblem]) -> dict[str, NodeProblem]:
-        """Return a run's node problems that are permanent or have outlasted the grace period.
+        """Return a Run's node problems that are permanent or have outlasted the grace period.
 
         Forget solved problems.
         """
@@ -169,7 +169,7 @@ class GracePeriod:
         return {name: problem for name, problem in found.items() if problem.permanent or name in expired}
 
     def retain_only(self, uids: Collection[str]) -> None:
-        """Forget all runs that are not among `uids`."""
+        """Forget all Runs whose uid is not among `uids`."""
         for uid in self._since.keys() - set(uids):
             del self._since[uid]
 

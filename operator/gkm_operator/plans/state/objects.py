@@ -48,7 +48,7 @@ class RunKey(NamedTuple):
 
 
 class OwnerReference(Struct, frozen=True, gc=False):
-    """An owner reference."""
+    """An owner reference of an object, reduced to the owner's uid."""
 
     uid: str
 
@@ -57,7 +57,7 @@ _MAX_OWNERS, _MAX_UID = 4, 64
 
 
 class WatchedMetadata(Struct, frozen=True, rename="camel"):
-    """Metadata with GKM's annotations only, as hashes if they are long: a user could fill 256 KiB."""
+    """Metadata of a Run or PlacementPlan with GKM's annotations only, hashed if long: a user could fill 256 KiB."""
 
     name: str
     namespace: str = ""
@@ -82,7 +82,7 @@ class WatchedMetadata(Struct, frozen=True, rename="camel"):
         structs.force_setattr(self, "owner_references", owners[:_MAX_OWNERS] or None)
 
     def annotation(self, key: str) -> str:
-        """Return an annotation of GKM, "" if absent."""
+        """Return an annotation of GKM on the object, "" if absent."""
         return (self.annotations or {}).get(key, "")
 
 
@@ -92,7 +92,7 @@ def _hashed(text: str, longest: int) -> str:
 
 
 class WatchedRun(Struct, frozen=True):
-    """A Run."""
+    """A Run as the controller's watch holds it: the spec is kept as JSON text."""
 
     metadata: WatchedMetadata
     given: RunSpec | None = msgspec.field(name="spec")
@@ -108,12 +108,12 @@ class WatchedRun(Struct, frozen=True):
 
     @property
     def spec(self) -> RunSpec:
-        """Return the spec; each call decodes it again, because the text takes a sixth of the memory."""
+        """Return the decoded spec of the Run; each call decodes it, because the text takes a sixth of the memory."""
         return msgspec.json.decode(self.text, type=RunSpec)
 
     @property
     def key(self) -> RunKey:
-        """Return namespace and name."""
+        """Return namespace and name of the Run."""
         return RunKey(self.metadata.namespace, self.metadata.name)
 
     @property
@@ -129,7 +129,7 @@ class WatchedRun(Struct, frozen=True):
 
 
 class WatchedPlan(Struct, frozen=True):
-    """A PlacementPlan."""
+    """A PlacementPlan as the controller's watch holds it."""
 
     metadata: WatchedMetadata
     spec: PlanSpec
@@ -154,7 +154,7 @@ PLANS = Resource(
 
 @dataclass(frozen=True, slots=True)
 class PlanRecord:
-    """A decoded plan. `claims` are its GPUs by node, spares included; `expires` is None if it never expires.
+    """A decoded PlacementPlan. `claims` are its GPUs by node, spares included; `expires` is None if it never expires.
 
     `version` is its resourceVersion, "" until the watch shows it.
     """
@@ -176,12 +176,12 @@ class PlanRecord:
 
     @property
     def key(self) -> Key:
-        """Return namespace and name."""
+        """Return namespace and name of the PlacementPlan."""
         return self.run.namespace, self.name
 
     @property
     def started(self) -> bool:
-        """Return whether the plan's condition says that a pod has used its GPUs."""
+        """Return whether the plan's condition Started says that a pod has used its GPUs."""
         return any(one.type == STARTED and one.status == TRUE for one in self.status.conditions)
 
     def expired(self, now: datetime) -> bool:
@@ -190,7 +190,7 @@ class PlanRecord:
 
 
 def parse_plan(plan: WatchedPlan) -> PlanRecord | None:
-    """Decode a plan; None if GKM did not create it or it is invalid."""
+    """Decode a PlacementPlan; None if GKM did not create it or it is invalid."""
     spec, meta = plan.spec, plan.metadata
     if meta.name != name_of(spec.run, spec.number):
         return None
@@ -224,7 +224,7 @@ def parse_plan(plan: WatchedPlan) -> PlanRecord | None:
 
 
 def claims_of(groups: Iterable[Group]) -> dict[str, int]:
-    """Return the GPUs of groups on each node, spares included."""
+    """Return the number of GPUs that groups claim on each node, spares included."""
     claims: dict[str, int] = {}
     for group in groups:
         for node, gpus in group.shares:
@@ -233,12 +233,12 @@ def claims_of(groups: Iterable[Group]) -> dict[str, int]:
 
 
 def name_of(run: str, number: int) -> str:
-    """Return the name of a run's plan with this number."""
+    """Return the name of a Run's PlacementPlan with this number."""
     return f"{run}-{number}"
 
 
 class PlanIndex:
-    """Indexes plans by run. Thread-safe: a watch changes it, and the planning thread adds the plans that it creates."""
+    """Indexes plans by Run. Thread-safe: a watch changes it, and the planning thread adds the plans that it creates."""
 
     def __init__(self) -> None:
         self._shown: dict[Key, tuple[WatchedPlan, PlanRecord | None]] = {}
@@ -247,7 +247,7 @@ class PlanIndex:
         self._lock = Lock()
 
     def change(self, old: WatchedPlan | None, new: WatchedPlan | None) -> None:
-        """Apply a change from the watch, which replaces an unconfirmed record of the plan."""
+        """Update the index after a change of a plan in the watch, which replaces an unconfirmed record of the plan."""
         plan = new or old
         if plan is None:
             return
@@ -290,7 +290,7 @@ class PlanIndex:
             return plan.key in self._unconfirmed
 
     def plans(self) -> dict[RunKey, list[PlanRecord]]:
-        """Return the valid plans of each run, sorted by number."""
+        """Return the valid plans of each Run, sorted by number."""
         with self._lock:
             found = [plan for _, plan in self._shown.values() if plan is not None] + list(self._unconfirmed.values())
         by_run: dict[RunKey, list[PlanRecord]] = {}
@@ -305,7 +305,7 @@ class PlanIndex:
         return max(own, key=lambda plan: plan.number, default=None)
 
     def last_number(self, run: RunKey) -> int:
-        """Return the highest plan number of a run, including invalid plans; 0 if it has no plan."""
+        """Return the highest plan number of a Run, including invalid plans; 0 if it has no plan."""
         prefix = f"{run.name}-"
         with self._lock:
             names = [name for namespace, name in (*self._shown, *self._unconfirmed) if namespace == run.namespace]

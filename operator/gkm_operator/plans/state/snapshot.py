@@ -15,7 +15,7 @@ from gkm_operator.plans.state.objects import PlanRecord, RunKey, WatchedRun
 
 @dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
-    """Runs with their plans, and nodes with the GPUs that pods use, at one moment.
+    """Runs with their plans, and nodes with the GPUs that pods use, at one moment, for one planning pass.
 
     `unread` are Runs that exist and cannot be read: their plans count. `version` changes with nodes and pods.
     """
@@ -29,12 +29,12 @@ class ClusterSnapshot:
     version: int
 
     def current(self, run: WatchedRun) -> PlanRecord | None:
-        """Return the newest plan of a Run; plans of an earlier Run of the same name are ignored."""
+        """Return the newest plan of a Run, None without one; plans of an earlier Run of the same name are ignored."""
         own = [plan for plan in self.plans.get(run.key, ()) if plan.owner == run.metadata.uid]
         return max(own, key=lambda plan: plan.number, default=None)
 
     def live(self) -> dict[RunKey, tuple[PlanRecord, int]]:
-        """Return the plans that have not expired, each with the priority of its run."""
+        """Return the plans that have not expired, each with the priority of its Run."""
         found = {}
         for run in self.runs:
             plan = self.current(run)
@@ -47,13 +47,13 @@ class ClusterSnapshot:
         return found
 
     def reserved(self, live: Mapping[RunKey, tuple[PlanRecord, int]]) -> Reservations:
-        """Return the GPUs that live plans reserve."""
+        """Return the GPUs that live plans reserve for their Runs."""
         reserved = {key: reserved_for(plan.claims, self.pods.of(key)) for key, (plan, _) in live.items()}
         pods = {run.key: _pod_of(run) for run in self.runs if reserved.get(run.key)}
         return Reservations(reserved, pods)
 
     def held(self, run: RunKey) -> Mapping[str, int]:
-        """Return the GPUs that pods of a run use on each existing node."""
+        """Return the GPUs that pods of a Run use on each existing node, without terminating pods."""
         return self.nodes.existing(self.pods.held(run))
 
 
@@ -70,7 +70,7 @@ def double_allocations(
     totals: Mapping[str, int],
     held: Callable[[RunKey], Mapping[str, int]] = lambda _run: {},
 ) -> dict[RunKey, str]:
-    """Return the runs whose plans claim GPUs that another run has already, with a message for each.
+    """Return the Runs whose plans claim GPUs that another Run has already, with a message for each.
 
     GPUs that pods of a run hold are its own. The run with the higher priority gets the others, then the run with the
     older plan: users with the right to delete plans could restore a superseded one. `totals` are the GPUs of each node,

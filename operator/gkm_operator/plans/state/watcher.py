@@ -43,7 +43,7 @@ class TopologyUnread(RuntimeError):
 
 
 class ClusterWatcher:
-    """The watches for planning; `changed` is called after each relevant change, `requested` after changes of Runs.
+    """The watches for planning; `changed` is called after each change that matters, `requested` after changes of Runs.
 
     Nodes, pods and ResourceClaims are watched from the first Run on. `sources` returns the placements of the tree that
     the schedulers see, None before the first tree; without it, labels alone place nodes.
@@ -86,7 +86,7 @@ class ClusterWatcher:
         return all(self._start(reflector, stop) for reflector in (self._nodes, self._plans, self._runs))
 
     def list_nodes_and_pods(self, stop: Event) -> bool:
-        """List pods and subscribe to nodes, once; return False if `stop` is set first."""
+        """List pods and ResourceClaims and subscribe to Nodes, once; return False if `stop` is set first."""
         if not self._surveys_nodes:
             self._surveys_nodes = True
             self._nodes.subscribe(self._node_changed)
@@ -103,17 +103,17 @@ class ClusterWatcher:
         return served
 
     def close(self, seconds: float) -> None:
-        """Stop the watches."""
+        """Stop the watches within `seconds`."""
         self._watches.close(seconds)
 
     @property
     def any_runs(self) -> bool:
-        """Return whether a Run exists."""
+        """Return whether the watch shows any Run."""
         return bool(self._runs.values())
 
     @property
     def listed(self) -> bool:
-        """Return whether Runs, plans and nodes have complete lists."""
+        """Return whether the watches of Runs, PlacementPlans and Nodes have complete lists."""
         return all(watch.synced.is_set() for watch in (self._runs, self._plans, self._nodes))
 
     def is_unreadable(self, run: RunKey) -> bool:
@@ -121,7 +121,7 @@ class ClusterWatcher:
         return run in self._runs.unreadable
 
     def run(self, key: RunKey) -> WatchedRun | None:
-        """Return a Run that is not being deleted."""
+        """Return a Run that is not being deleted; None if the watch has no such Run."""
         found = self._runs.get(key.name, key.namespace)
         return None if found is None or found.metadata.deletion_timestamp is not None else found
 
@@ -135,7 +135,7 @@ class ClusterWatcher:
         self._plans.subscribe(plan_changed)
 
     def snapshot(self) -> ClusterSnapshot:
-        """Return the state of the cluster.
+        """Return the state of the cluster for a planning pass.
 
         Raises:
             PodsUnread: a pod on an unknown node, or a ResourceClaim, cannot be read.

@@ -48,7 +48,7 @@ class FlavorCounts:
         return True
 
     def text(self) -> str:
-        """Return the flavors joined by commas; "", which refuses no Run, if there are none or more than MAX_FLAVORS."""
+        """Return the GPU flavors joined by commas; "" (which refuses no Run) without any or above MAX_FLAVORS."""
         with self._lock:
             found = {flavor for flavor, count in self._count.items() if flavor and count > 0}
         if not found or len(found) > MAX_FLAVORS:
@@ -56,7 +56,7 @@ class FlavorCounts:
         return ",".join(sorted(found | self._also))
 
     def write(self, api: Api, namespace: str) -> bool:
-        """Write the annotation if the flavors have changed; return whether it is current.
+        """Write the flavors into the ServiceAccount's annotation if they have changed; return whether it is current.
 
         All nodes must have been listed before.
 

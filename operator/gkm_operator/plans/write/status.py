@@ -32,7 +32,7 @@ _BOUNDS = {"fewest-domains": "domains", "fewest-blocks": "blocks", "least-waste"
 def desired_status(
     run: WatchedRun, old: RunStatus, result: PlanningResult, now: str, pods: PodsReport | None = None
 ) -> RunStatus:
-    """Return the status that a run should have; it equals `old` without a change. `now` is a timestamp of the API."""
+    """Return the status that a Run should have; it equals `old` without a change. `now` is a timestamp of the API."""
     value, reason, message = _condition(result)
     condition = Condition(CONDITION, value, reason, escape(message)[:MAX_MESSAGE], now, run.metadata.generation)
     planned = with_condition((before for before in old.conditions if before.type == CONDITION), condition)
@@ -75,7 +75,7 @@ def _drift_condition(run: WatchedRun, old: RunStatus, result: PlanningResult, no
 
 
 def differs_in_numbers_only(old: RunStatus, new: RunStatus) -> bool:
-    """Return whether two statuses differ in numbers only, so that the write can wait."""
+    """Return whether two statuses of a Run differ in numbers only, so that the write can wait."""
     before, after = old.condition(CONDITION), new.condition(CONDITION)
     return (
         before is not None
@@ -111,7 +111,7 @@ def _condition(result: PlanningResult) -> tuple[str, str, str]:
 
 
 def summary(spec: PlanSpec) -> str:
-    """Return one line with the sizes of a plan, and how far it may be from the best plan."""
+    """Return one line with the sizes of a plan, and how far the plan may be from the best plan."""
     metrics, request = spec.metrics, spec.request
     size = count_of(spec.gpus, "GPU") if spec.gpus == request.gpus else f"{spec.gpus} of {request.gpus} GPUs"
     groups = -(-spec.gpus // request.group_gpus)
@@ -138,7 +138,7 @@ def _fixes(old: RunStatus, result: PlanningResult, reason: str) -> list[RunFix]:
 def desired_plan_status(
     plan: PlanRecord, current: PlanRecord, now: str, *, over: bool, started: bool = False
 ) -> PlanStatus:
-    """Return the status that a plan should have.
+    """Return the status that a PlacementPlan should have.
 
     `current` is the newest plan of the run, which holds no GPUs if it is `over`. The condition Started never ends.
     `now` is a timestamp of the API.
@@ -153,7 +153,7 @@ def desired_plan_status(
 
 
 def live(plan: PlanRecord, current: PlanRecord, *, over: bool) -> tuple[str, str, str]:
-    """Return status, reason and message of the condition Live."""
+    """Return status, reason and message of a plan's condition Live; `over`: it holds no GPUs any more."""
     if plan.number < current.number:
         return FALSE, "Superseded", "the run has a newer plan"
     if over:
@@ -162,7 +162,7 @@ def live(plan: PlanRecord, current: PlanRecord, *, over: bool) -> tuple[str, str
 
 
 def plan_apply_configuration(plan: PlanRecord, status: PlanStatus) -> Mapping[str, Any]:
-    """Return the object for server-side apply of the plan's status, valid only for the version that was read."""
+    """Return the object that a server-side apply of a plan's status sends, valid only for the version that was read."""
     return _status_object("PlacementPlan", plan.key, plan.version, msgspec.to_builtins(status))
 
 
@@ -179,7 +179,7 @@ _RECENT = timedelta(minutes=2)
 
 
 def plan_events(plan: PlanRecord) -> Iterator[EventBody]:
-    """Yield the Events for a new plan."""
+    """Yield the Events on the Run for its new plan."""
     spec = plan.spec
     yield EventBody("Normal", PlanReason.PLANNED, PLAN, f"{plan.name}: {summary(spec)}")
     if spec.supersedes:
@@ -194,7 +194,7 @@ def is_recent(plan: PlanRecord, now: datetime) -> bool:
 
 
 def refusal_event(old: RunStatus, new: RunStatus) -> EventBody | None:
-    """Return the Event for a condition Planned that became False or changed its reason, None otherwise."""
+    """Return the Event if a Run's condition Planned became False or changed its reason while False; else None."""
     before, after = old.condition(CONDITION), new.condition(CONDITION)
     if after is None or after.status == TRUE or (before is not None and before.reason == after.reason):
         return None

@@ -52,7 +52,7 @@ _MAX_LOOKUPS = 8
 
 
 class SendResult(Enum):
-    """The outcome of creating a plan. UNKNOWN: no response came.
+    """The outcome of a request that creates a plan. UNKNOWN: no response came.
 
     EXISTS: an earlier leader created a plan of that name.
     """
@@ -91,7 +91,7 @@ class PlanWriter:
         self._written_plans: LRUCache[Key, str] = LRUCache(_MAX_CACHED)
 
     def settle(self) -> bool:
-        """Repeat creations whose outcome is unknown; return whether all outcomes are known now.
+        """Repeat creations of plans whose outcome is unknown; return whether all outcomes are known now.
 
         Raises:
             NotLeading: this process must not write any more.
@@ -127,7 +127,7 @@ class PlanWriter:
         return not exists
 
     def create(self, draft: PlanDraft) -> SendResult:
-        """Create a plan; its GPUs are reserved from before the request.
+        """Create a PlacementPlan; its GPUs are reserved from before the request.
 
         After UNKNOWN and EXISTS, the pass plans no more runs.
 
@@ -180,11 +180,11 @@ class PlanWriter:
                 )
 
     def status(self, run: WatchedRun) -> RunStatus:
-        """Return the status of a run, including a write of this process that the watch has not shown yet."""
+        """Return the status of a Run, including a write of this process that the watch has not shown yet."""
         return self._last_status(run).status
 
     def write_status(self, run: WatchedRun, new: RunStatus) -> None:
-        """Write the status of a run; after a conflict, a later pass tries again."""
+        """Write the status of a Run; after a conflict, a later pass tries again."""
         last, meta = self._last_status(run), run.metadata
         try:
             value = apply_configuration(run, new, last.version)
@@ -224,7 +224,7 @@ class PlanWriter:
         return True
 
     def emit(self, run: WatchedRun, event: EventBody, occasion: str) -> None:
-        """Send an Event about a run once for each occasion."""
+        """Send an Event about a Run once for each occasion."""
         meta = run.metadata
         key = (meta.uid, f"{event.reason} {occasion}")
         if self._emitted.get(key):
@@ -255,7 +255,7 @@ MAX_PLAN_STATUSES = 50
 
 
 class StatusThrottle:
-    """Limits status writes of runs and plans. Only the planning thread may use it."""
+    """Limits status writes of Runs and plans. Only the planning thread may use it."""
 
     def __init__(self, writer: PlanWriter, clock: Clock, pods: PodsReports = no_reports) -> None:
         self._writer = writer
@@ -272,11 +272,11 @@ class StatusThrottle:
         self.held_back = False
 
     def retain_only(self, uids: Collection[str]) -> None:
-        """Forget all runs that are not among `uids`."""
+        """Forget all Runs whose uid is not among `uids`."""
         self._numbers.retain_only(uids)
 
     def report(self, run: WatchedRun, result: PlanningResult) -> None:
-        """Write the status of a run if it changed; set `held_back` if a later pass must write it."""
+        """Write the status of a Run if it changed; set `held_back` if a later pass must write it."""
         old = self._writer.status(run)
         new = desired_status(run, old, result, self._now, self._pods(run.key))
         if new == old:
