@@ -24,7 +24,7 @@ PAGE_LIMIT = 250
 
 
 class Change(StrEnum):
-    """The type of a watch event (metav1.WatchEvent); errors are raised instead."""
+    """The type of a watch event of the Kubernetes API (metav1.WatchEvent); errors are raised instead."""
 
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
@@ -34,7 +34,7 @@ class Change(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ObjectEntry(Generic[T_co]):
-    """One object of a list or an event, with its resourceVersion. `namespace` is "" for a cluster-wide object."""
+    """One object of a list or a watch event, with its resourceVersion. `namespace` is "" for a cluster-wide object."""
 
     namespace: str
     name: str
@@ -43,13 +43,13 @@ class ObjectEntry(Generic[T_co]):
 
     @property
     def key(self) -> Key:
-        """Return namespace and name."""
+        """Return namespace and name of the object."""
         return self.namespace, self.name
 
 
 @dataclass(frozen=True, slots=True)
 class ListPage(Generic[T_co]):
-    """One page of a list; all pages of a list have the same `resource_version`.
+    """One page of a list of the Kubernetes API; all pages of a list have the same `resource_version`.
 
     `unreadable` are the keys of objects that exist and cannot be decoded as the type of the resource.
     """
@@ -61,7 +61,7 @@ class ListPage(Generic[T_co]):
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent(Generic[T_co]):
-    """A change of an object. A BOOKMARK has no entry and only advances `resource_version`.
+    """One watch event: a change of an object. A BOOKMARK has no entry and only advances `resource_version`.
 
     An object that cannot be decoded as the type of the resource has no entry, but its key in `unreadable`.
     """
@@ -85,7 +85,7 @@ EVERYTHING = ListSelector()
 
 
 class Watch(Protocol[T_co]):
-    """An open watch. Iterating over it ends when the server ends the watch, or after `close` from any thread."""
+    """An open watch of the Kubernetes API. Iteration ends when the server ends the watch, or after `close`."""
 
     def __iter__(self) -> Iterator[WatchEvent[T_co]]:
         """Yield changes.
@@ -99,13 +99,13 @@ class Watch(Protocol[T_co]):
 
 
 class Api(Protocol):
-    """The verbs of the API. Every call is thread-safe, bounded in time, and raises ApiError.
+    """The verbs of the Kubernetes API. Every call is thread-safe, bounded in time, and raises ApiError.
 
     `namespace` is None for cluster-wide kinds.
     """
 
     def get(self, resource: Resource[T], name: str, namespace: str | None = None) -> T:
-        """Return one object."""
+        """Return one object; raise ApiError 404 if it does not exist."""
 
     def find(self, resource: Resource[T], name: str, namespace: str | None = None) -> T | None:
         """Return one object, None if the object or its kind does not exist (404)."""
@@ -119,13 +119,13 @@ class Api(Protocol):
     def list_pages(
         self, resource: Resource[T], selector: ListSelector = EVERYTHING, limit: int = PAGE_LIMIT
     ) -> Iterator[ListPage[T]]:
-        """Yield a consistent list in pages; raise ApiError 410 if the continue token expires meanwhile."""
+        """Yield a consistent list in pages of `limit` objects; raise ApiError 410 if the continue token expires."""
 
     def watch(self, resource: Resource[T], resource_version: str, selector: ListSelector = EVERYTHING) -> Watch[T]:
         """Return a watch of the changes after `resource_version`."""
 
     def apply(self, resource: Resource[T], value: Object, *, field_manager: str, subresource: str = "") -> T:
-        """Apply `value` server-side, forced: this manager takes over the fields of other managers.
+        """Apply `value` server-side, forced: `field_manager` takes over the fields of other managers.
 
         The server removes fields that this manager applied before and that `value` lacks. It creates a missing object,
         but answers 404 for a subresource of one.
@@ -134,10 +134,10 @@ class Api(Protocol):
     def merge(
         self, resource: Resource[T], name: str, patch: Object, namespace: str | None = None, *, subresource: str = ""
     ) -> T:
-        """Change an object by a merge patch (RFC 7386); raise ApiError 409 if the patch has an old resourceVersion."""
+        """Change an object by a merge patch (RFC 7386) and return it; raise ApiError 409 for an old resourceVersion."""
 
     def create(self, resource: Resource[T], value: Object, *, field_manager: str = "") -> T:
-        """Create an object in the namespace of its metadata; raise ApiError 409 (AlreadyExists) if it exists."""
+        """Create an object in the namespace of its metadata and return it; raise ApiError 409 if it exists."""
 
     def delete(
         self,

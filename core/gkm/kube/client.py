@@ -104,7 +104,7 @@ class _Request:
 
 
 class HttpApi(Api):
-    """`gkm.kube.api.Api` over HTTP. Thread-safe."""
+    """A client of the Kubernetes API over HTTP (gkm.kube.api.Api). Thread-safe."""
 
     def __init__(
         self, credentials: ApiCredentials, observe: RequestObserver = _no_observer, timeout: float = READ_SECONDS
@@ -116,14 +116,14 @@ class HttpApi(Api):
         """The header Date of the last response: the clock of the API server, in whole seconds. It may be any text."""
 
     def get(self, resource: Resource[T], name: str, namespace: str | None = None) -> T:
-        """Return one object."""
+        """Return one object; raise ApiError 404 if it does not exist."""
         request = _Request("get", "GET", resource.path(namespace, name), {}, accept=_accept(resource))
         return self._object(resource, request)
 
     def list_pages(
         self, resource: Resource[T], selector: ListSelector = EVERYTHING, limit: int = PAGE_LIMIT
     ) -> Iterator[ListPage[T]]:
-        """Yield a consistent list in pages."""
+        """Yield a consistent list in pages of `limit` objects; raise ApiError 410 if the continue token expires."""
         query: dict[str, str | int] = {**_selector_query(selector), "limit": limit}
         path = resource.path(selector.namespace)
         while True:
@@ -163,7 +163,7 @@ class HttpApi(Api):
         return HttpWatch(resource, self._send(request))
 
     def apply(self, resource: Resource[T], value: Object, *, field_manager: str, subresource: str = "") -> T:
-        """Apply `value` server-side, forced."""
+        """Apply `value` server-side, forced, and return the stored object."""
         plain = decoding.plain(value)
         meta = plain["metadata"]
         query = {"fieldManager": field_manager, "force": "true"}
@@ -173,12 +173,12 @@ class HttpApi(Api):
     def merge(
         self, resource: Resource[T], name: str, patch: Object, namespace: str | None = None, *, subresource: str = ""
     ) -> T:
-        """Change an object by a merge patch."""
+        """Change an object by a merge patch and return the stored object."""
         body, path = msgspec.json.encode(decoding.plain(patch)), resource.path(namespace, name, subresource)
         return self._object(resource, _Request("patch", "PATCH", path, {}, body, _MERGE))
 
     def create(self, resource: Resource[T], value: Object, *, field_manager: str = "") -> T:
-        """Create an object."""
+        """Create an object in the namespace of its metadata and return the stored object."""
         plain = decoding.plain(value)
         path = resource.path(plain["metadata"].get("namespace"))
         query = {"fieldManager": field_manager} if field_manager else {}
@@ -186,7 +186,7 @@ class HttpApi(Api):
         return self._object(resource, _Request("create", "POST", path, query, body, accept=accept))
 
     def dry_run(self, resource: Resource[Any], value: Object) -> None:
-        """Ask the server to check the creation of an object, including unknown fields, without storing it."""
+        """Ask the API server to check the creation of an object, including unknown fields, without storing it."""
         plain = decoding.plain(value)
         path = resource.path(plain["metadata"].get("namespace"))
         query = {"dryRun": "All", "fieldValidation": "Strict"}
@@ -202,7 +202,7 @@ class HttpApi(Api):
         resource_version: str = "",
         foreground: bool = False,
     ) -> None:
-        """Delete an object."""
+        """Delete an object, if it has this uid and resourceVersion; see Api.delete."""
         given = {"uid": uid, "resourceVersion": resource_version}
         preconditions = {name: value for name, value in given.items() if value}
         options: dict[str, object] = {"preconditions": preconditions} if preconditions else {}
@@ -212,11 +212,11 @@ class HttpApi(Api):
         self._request_body(request)
 
     def discover(self, path: str, document: type[T]) -> T:
-        """Return a document about kinds."""
+        """Return the discovery document at a path, which lists kinds."""
         return decoding.document(path, self._request_body(_Request("get", "GET", path, {})), document)
 
     def log(self, pod: str, container: str, namespace: str, lines: int, most: int, *, previous: bool = False) -> bytes:
-        """Return the last lines of a container's log.
+        """Return the last `lines` lines of a container's log, at most `most` bytes.
 
         The kubelet keeps the first bytes of them if they exceed `most`.
         """

@@ -47,7 +47,7 @@ class StartedWatch(Protocol):
 
 
 class WatchSet:
-    """The started watches of a controller. Only one thread may use it, except `synced`."""
+    """The started watches of one controller. Only one thread may use it, except `synced`."""
 
     def __init__(self) -> None:
         self._started: list[StartedWatch] = []
@@ -83,7 +83,7 @@ def end(reflectors: Iterable[StartedWatch], seconds: float) -> None:
 
 
 class Controller:
-    """Base class of the controllers of a process. A subclass provides queues and watches, and may override `run`."""
+    """Base class of controllers: a thread, watches and queues. A subclass provides these, and may override `run`."""
 
     def __init__(self, name: str, *, enabled: bool = True) -> None:
         self.name = name
@@ -99,7 +99,7 @@ class Controller:
 
     @property
     def is_quiet(self) -> bool:
-        """Return whether no write of this process can still arrive, so that the next leader may write.
+        """Return whether no write of this controller can still arrive, so that the next leader may write.
 
         Call it after `join`. A request that arrives late is refused for its old version. Override it where that is not
         enough.
@@ -136,7 +136,7 @@ class Controller:
             queue.start()
 
     def wait(self, condition: Callable[[], bool], seconds: float = float("inf")) -> bool:
-        """Wait at most `seconds` until a condition is true; return whether it is. `stop` ends the wait."""
+        """Wait at most `seconds` until `condition` returns True; return whether it does. `stop` ends the wait."""
         deadline = time.monotonic() + seconds
         while not condition():
             if time.monotonic() >= deadline or self._stop.wait(POLL_SECONDS):
@@ -191,25 +191,25 @@ class Controller:
         self._wake.set()
 
     def stop(self) -> None:
-        """Prevent new reconciles and return at once."""
+        """Prevent new reconciles of this controller and return at once."""
         self._stop.set()
         self._wake.set()
         for queue in self.queues:
             queue.stop()
 
     def join(self, deadline: float) -> None:
-        """Wait for running requests, at most until `deadline` (time.monotonic())."""
+        """Wait for this controller's running requests, at most until `deadline` (time.monotonic())."""
         ended = [queue.close(max(0.0, deadline - time.monotonic())) for queue in self.queues]
         if self._thread.ident is not None:
             self._thread.join(max(0.0, deadline - time.monotonic()))
         self.ended = all(ended) and not self._thread.is_alive()
 
     def close_watches(self, seconds: float) -> None:
-        """End the watches; wait at most `seconds` in total."""
+        """End the controller's watches; wait at most `seconds` in total."""
         self.watches.close(seconds)
 
     def close(self) -> bool:
-        """Stop this controller only; return whether the next leader may write at once."""
+        """Stop this controller, and no other; return whether the next leader may write at once."""
         quiet = stop_all([self])
         close_watches([self])
         return quiet

@@ -29,7 +29,7 @@ class NotConfigured(ValueError):
 
 
 class ApiCredentials:
-    """The current API client and its credentials; `load` creates a client from the files. Thread-safe."""
+    """The current client of the official library and its credentials; `load` creates it from files. Thread-safe."""
 
     def __init__(self, load: Callable[[], ApiClient]) -> None:
         self._load = load
@@ -67,7 +67,7 @@ class ApiCredentials:
 
 
 def load_client(kubeconfig: str | None, context: str | None) -> ApiClient:
-    """Return a client as `gkm.kube.client.connect` describes it; raise NotConfigured."""
+    """Return a client of the official library as `gkm.kube.client.connect` describes; raise NotConfigured."""
     configuration = Configuration()
     configuration.connection_pool_maxsize = _CONNECTIONS
     configuration.keep_alive = True

@@ -57,7 +57,7 @@ class _Event(Struct):
 
 
 def page(resource: Resource[T], body: bytes) -> tuple[ListPage[T], str]:
-    """Decode a page of a list; return it with the continue token.
+    """Decode a page of a list of the Kubernetes API; return it with the continue token, "" on the last page.
 
     Raises:
         ApiError: the body is no list.
@@ -73,7 +73,7 @@ def page(resource: Resource[T], body: bytes) -> tuple[ListPage[T], str]:
 
 
 def event(resource: Resource[T], line: bytes) -> WatchEvent[T]:
-    """Decode one line of a watch.
+    """Decode one line of a watch response as a watch event.
 
     Raises:
         ApiError: the line is an error, or no event.
@@ -95,7 +95,7 @@ def event(resource: Resource[T], line: bytes) -> WatchEvent[T]:
 
 
 def single_object(resource: Resource[T], body: bytes) -> T:
-    """Decode a single object.
+    """Decode a response with a single object as the type of the resource.
 
     Raises:
         ApiError: the body cannot be decoded as the type of the resource.
@@ -107,7 +107,7 @@ def single_object(resource: Resource[T], body: bytes) -> T:
 
 
 def document(path: str, body: bytes, wanted: type[T]) -> T:
-    """Decode a document that is no object, such as a discovery document.
+    """Decode a response that is no object, such as a discovery document; errors name `path`.
 
     Raises:
         ApiError: the body cannot be decoded as `wanted`.
@@ -128,7 +128,7 @@ def _unreadable(what: str, error: Exception) -> ApiError:
 
 
 def plain(value: Object) -> Mapping[str, Any]:
-    """Return an object as JSON values."""
+    """Return an object as a mapping of JSON values; a msgspec struct is converted."""
     if isinstance(value, Mapping):
         return value
     builtins: Mapping[str, Any] = msgspec.to_builtins(value)

@@ -62,7 +62,7 @@ class _Kinds(Struct):
 
 
 class Discovery:
-    """Reads and caches discovery documents. Thread-safe; two threads may read the same document at once."""
+    """Reads and caches the API server's discovery documents. Thread-safe; two threads may read one document at once."""
 
     def __init__(self, api: Api, clock: Clock = time.monotonic) -> None:
         self._api = api
@@ -70,7 +70,7 @@ class Discovery:
         self._groups: LRUCache[str, tuple[float, dict[str, Served]]] = LRUCache(_MAX_GROUPS)
 
     def served(self, name: KindName) -> Served:
-        """Return the resources of a kind, empty if the API server does not serve it.
+        """Return the resources of a kind in all served versions, empty if the API server does not serve the kind.
 
         Raises:
             ApiError: the API server does not answer.

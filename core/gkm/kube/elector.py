@@ -32,7 +32,7 @@ class NotLeading(Retry):
 
 
 class Elector:
-    """One candidate. The requests of `api` must time out well before `timing.deadline`.
+    """One candidate in a leader election by a Lease. The requests of `api` must time out well before `timing.deadline`.
 
     After `acquire`, a thread renews the lease. `is_leader` becomes false by the clock alone, even while that thread
     waits for a response: the leader must check it before each write and stop, because no other signal reports a lost
@@ -70,12 +70,12 @@ class Elector:
 
     @property
     def is_leader(self) -> bool:
-        """Return whether this process holds the lease and has renewed it in time."""
+        """Return whether this process holds the Lease and has renewed it in time."""
         renewed = self._renewed
         return renewed is not None and self._clock() < renewed + self._timing.deadline
 
     def acquire(self, stop: Event) -> bool:
-        """Wait until this process gets the lease, and renew it from then on; return False if `stop` is set first."""
+        """Wait until this process gets the Lease, and renew it from then on; return False if `stop` is set first."""
         while not stop.is_set():
             if self.try_acquire_or_renew():
                 _LOG.info("lease acquired", extra=fields(lease=self._name, identity=self._identity))
@@ -85,7 +85,7 @@ class Elector:
         return False
 
     def try_acquire_or_renew(self) -> bool:
-        """Acquire or renew the lease once if possible; return whether this process holds it. Never raises."""
+        """Acquire or renew the Lease once if possible; return whether this process holds it. Never raises."""
         with self._lock:
             # Before the request: the renewal counts from now on, whenever the response comes.
             began = self._clock()
@@ -102,7 +102,7 @@ class Elector:
             return is_holder
 
     def release(self) -> None:
-        """Release the lease, so that another replica can lead at once. Call it after the last write."""
+        """Release the Lease, so that another replica can lead at once. Call it after the last write."""
         self._stop.set()
         with self._lock:
             observed, self._renewed = self._observed, None

@@ -42,7 +42,7 @@ class _Status(Struct):
 
 
 class ApiError(Exception):
-    """A request that failed.
+    """A request to the API server that failed.
 
     `status` is the HTTP status (0: no response), `reason` the machine-readable reason (`NotFound`, `Conflict`,
     `Expired` …), `message` a line for people, `retry_after` the requested pause in seconds (0: no request), `causes`
@@ -76,7 +76,7 @@ class ApiError(Exception):
 
     @property
     def unavailable(self) -> bool:
-        """Return whether the server is away or overloaded, so that the next request would fail, too.
+        """Return whether the API server is away or overloaded, so that the next request would fail, too.
 
         A webhook causes other statuses, also 503 and 504.
         """
@@ -89,7 +89,7 @@ class ApiError(Exception):
 
 
 def from_body(status: int, body: bytes, retry_after: str | None = None) -> ApiError:
-    """Return the error for a response: from its metav1.Status, else from the first line of the body.
+    """Return the error for a failed response: from its metav1.Status, else from the first line of the body.
 
     `retry_after` is the header. Kubernetes sends whole seconds (RFC 9110, 10.2.3); a date, which a proxy may send, is
     ignored, because the time of day can jump. The result is at most MAX_RETRY_AFTER_SECONDS, also for an error in a

@@ -46,14 +46,14 @@ class EventBody:
 
 @dataclass(frozen=True, slots=True)
 class Recorder:
-    """Sends the Events of one controller; `instance` names the process."""
+    """Sends the Kubernetes Events of one controller; `instance` names the process."""
 
     api: Api
     controller: str
     instance: str
 
     def event(self, regarding: Regarding, body: EventBody, occasion: str, moment: datetime) -> Mapping[str, Any]:
-        """Return the Event object; for cluster-wide objects it is in the namespace `default`, as the API requires.
+        """Return the Event as JSON; for cluster-wide objects it is in the namespace `default`, as the API requires.
 
         Its name is a function of object, content and occasion, so that a second create of it conflicts.
         """
@@ -83,7 +83,7 @@ class Recorder:
         }
 
     def emit(self, regarding: Regarding, body: EventBody, occasion: str) -> None:
-        """Send an Event, unless this or an earlier process has sent it for the same `occasion`."""
+        """Send an Event about an object, unless this or an earlier process has sent it for the same `occasion`."""
         try:
             self.api.create(EVENTS, self.event(regarding, body, occasion, datetime.now(UTC)))
         except ApiError as error:

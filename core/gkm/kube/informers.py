@@ -23,7 +23,7 @@ _Watched = tuple[str, str, ListSelector]
 
 
 class Selection(Generic[T]):
-    """A reader's part of a shared watch: the reader sees only the objects that it selects."""
+    """One reader's part of a shared watch: the reader sees only the objects that it selects."""
 
     def __init__(
         self, shared: "_SharedWatch[T]", wants: Callable[[T], bool], selector: ListSelector, on_change: OnChange[T]
@@ -37,16 +37,16 @@ class Selection(Generic[T]):
 
     @property
     def resource(self) -> Resource[T]:
-        """Return the kind."""
+        """Return the resource that the shared watch is about."""
         return self._shared.reflector.resource
 
     @property
     def unreadable(self) -> frozenset[Key]:
-        """Return the keys of objects that exist and cannot be decoded; the reader may need any of them."""
+        """Return the keys of watched objects that exist and cannot be decoded; the reader may need any of them."""
         return self._shared.reflector.unreadable
 
     def get(self, name: str, namespace: str = "") -> T | None:
-        """Return an object as last observed. Thread-safe."""
+        """Return a selected object as last observed, None if there is none. Thread-safe."""
         found = self._shared.reflector.get(name, namespace)
         return found if found is not None and self.wants(found) else None
 
@@ -60,7 +60,7 @@ class Selection(Generic[T]):
         self._shared.reflector.close(seconds)
 
     def change(self, old: T | None, new: T | None) -> None:
-        """Pass a change on to this reader, if it is about an object that the reader selects."""
+        """Pass a change of an object on to this reader, if the reader selects the object."""
         before, after = (value if value is not None and self.wants(value) else None for value in (old, new))
         if before is not None or after is not None:
             self._on_change(before, after)

@@ -15,20 +15,20 @@ T = TypeVar("T")
 
 
 class LeaderApi(Api):
-    """Wraps `api`; every write raises NotLeading unless `leads` returns True."""
+    """An API client that wraps `api`: every write raises NotLeading unless `leads` returns True."""
 
     def __init__(self, api: Api, leads: Callable[[], bool]) -> None:
         self._api = api
         self._leads = leads
 
     def get(self, resource: Resource[T], name: str, namespace: str | None = None) -> T:
-        """Return one object."""
+        """Return one object; raise ApiError 404 if it does not exist."""
         return self._api.get(resource, name, namespace)
 
     def list_pages(
         self, resource: Resource[T], selector: ListSelector = EVERYTHING, limit: int = PAGE_LIMIT
     ) -> Iterator[ListPage[T]]:
-        """Yield a consistent list in pages."""
+        """Yield a consistent list in pages of at most `limit` objects."""
         return self._api.list_pages(resource, selector, limit)
 
     def watch(self, resource: Resource[T], resource_version: str, selector: ListSelector = EVERYTHING) -> Watch[T]:
@@ -36,27 +36,27 @@ class LeaderApi(Api):
         return self._api.watch(resource, resource_version, selector)
 
     def discover(self, path: str, document: type[T]) -> T:
-        """Return a document about kinds."""
+        """Return the discovery document at a path, which lists kinds."""
         return self._api.discover(path, document)
 
     def log(self, pod: str, container: str, namespace: str, lines: int, most: int, *, previous: bool = False) -> bytes:
-        """Return the last lines of a container's log."""
+        """Return the last `lines` lines of a container's log, at most `most` bytes."""
         return self._api.log(pod, container, namespace, lines, most, previous=previous)
 
     def apply(self, resource: Resource[T], value: Object, *, field_manager: str, subresource: str = "") -> T:
-        """Apply `value` server-side, if this process leads."""
+        """Apply `value` server-side, if this process leads; else raise NotLeading."""
         self._check_leading()
         return self._api.apply(resource, value, field_manager=field_manager, subresource=subresource)
 
     def merge(
         self, resource: Resource[T], name: str, patch: Object, namespace: str | None = None, *, subresource: str = ""
     ) -> T:
-        """Change an object by a merge patch, if this process leads."""
+        """Change an object by a merge patch, if this process leads; else raise NotLeading."""
         self._check_leading()
         return self._api.merge(resource, name, patch, namespace, subresource=subresource)
 
     def create(self, resource: Resource[T], value: Object, *, field_manager: str = "") -> T:
-        """Create an object, if this process leads."""
+        """Create an object, if this process leads; else raise NotLeading."""
         self._check_leading()
         return self._api.create(resource, value, field_manager=field_manager)
 
@@ -70,7 +70,7 @@ class LeaderApi(Api):
         resource_version: str = "",
         foreground: bool = False,
     ) -> None:
-        """Delete an object, if this process leads."""
+        """Delete an object, if this process leads; else raise NotLeading."""
         self._check_leading()
         self._api.delete(resource, name, namespace, uid=uid, resource_version=resource_version, foreground=foreground)
 

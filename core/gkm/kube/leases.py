@@ -27,7 +27,7 @@ class LeaseSpec(Struct, frozen=True, rename="camel"):
 
 
 class Lease(Struct, frozen=True):
-    """A Lease."""
+    """A Lease of the Kubernetes API, by which replicas elect their leader."""
 
     metadata: ObjectMeta
     spec: LeaseSpec = LeaseSpec()

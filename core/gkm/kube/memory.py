@@ -23,14 +23,14 @@ _SHOWN = 253
 
 @runtime_checkable
 class HasOutline(Protocol):
-    """An object that can be reduced: its large fields can be left out."""
+    """A watched object that can be reduced to save memory: its large fields can be left out."""
 
     def outline(self, why: str) -> Self:
-        """Return a copy without the fields that users fill; its `oversized` is set to `why`."""
+        """Return a copy without the fields that users fill; the reason `why` is stored in it."""
 
 
 def bounded(value: Any) -> Any:  # noqa: ANN401 -- of any type, and the same is returned
-    """Return the object if it is small enough, otherwise its reduced copy.
+    """Return a watched object if it is small enough, otherwise its reduced copy.
 
     Raises:
         ValueError: it takes more than MAX_HELD_BYTES, and has no outline; the message names the largest field.
@@ -53,7 +53,7 @@ def held_bytes(value: object) -> int:
 
 
 def largest_field(value: object) -> str:
-    """Return the path of the largest field of an object, such as `spec.nodeSelector`."""
+    """Return the path of the field that takes the most memory in an object, such as `spec.nodeSelector`."""
     path: list[str] = []
     while isinstance(value, Struct):
         parts = [(_size([part]), name, part) for name, part in _fields(value) if name != _BY_CONTROLLERS or path]

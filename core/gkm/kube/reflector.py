@@ -27,11 +27,11 @@ OnRefused = Callable[[Resource[Any], ObjectEntry[Any], str], None]
 
 
 def no_report(_resource: Resource[Any], _entry: ObjectEntry[Any], _why: str) -> None:
-    """Do not report a refused object beyond the log line."""
+    """Do not report a refused object: the log line is enough (the default of `on_refused`)."""
 
 
 class Reflector(Generic[T]):
-    """Lists and watches one collection (after client-go's tools/cache/reflector.go).
+    """Lists and watches one collection of objects (after client-go's tools/cache/reflector.go).
 
     When a watch ends, the reflector resumes it. It lists again only after 410 Gone or a response that cannot be
     decoded, and then reports the deletions in between. While the server fails, it waits with a jittered backoff, or as
@@ -82,12 +82,12 @@ class Reflector(Generic[T]):
         self._thread: Thread | None = None
 
     def get(self, name: str, namespace: str = "") -> T | None:
-        """Return an object as last seen. Thread-safe."""
+        """Return an object as last seen by the watch, None if absent. Thread-safe."""
         entry = self._entries.get((namespace, name))
         return entry.value if entry else None
 
     def values(self) -> list[T]:
-        """Return all objects as last seen. Thread-safe."""
+        """Return all objects as last seen by the watch. Thread-safe."""
         return [entry.value for entry in list(self._entries.values())]
 
     def subscribe(self, on_change: OnChange[T]) -> None:
@@ -110,7 +110,7 @@ class Reflector(Generic[T]):
                 self._watch.close()
 
     def start(self) -> None:
-        """Start a thread that calls `run`.
+        """Start the thread that lists and watches.
 
         A second call has no effect, because several readers may share the reflector.
         """
@@ -121,7 +121,7 @@ class Reflector(Generic[T]):
             self._thread.start()
 
     def close(self, seconds: float = 5.0) -> None:
-        """End `run` from any thread, and wait at most `seconds` for its thread."""
+        """End `run` from any thread, and wait at most `seconds` for its thread to end."""
         self._stopped.set()
         with self._lock:
             if self._watch:

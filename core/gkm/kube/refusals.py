@@ -15,7 +15,7 @@ BURST, PER_SECOND = 20, 1.0
 
 
 class RefusalEvents:
-    """A handler for `Reflector(on_refused=...)` that sends an Event."""
+    """A handler for `Reflector(on_refused=...)` that sends an Event about each object that is too large to keep."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder

@@ -48,7 +48,7 @@ class Resource(Generic[T]):
     """Why objects of this kind are not limited in size: no ordinary user writes them."""
 
     def of(self, kind: builtins.type[U]) -> "Resource[U]":
-        """Return the same collection with another type for its objects."""
+        """Return the same collection with another Python type for its objects."""
         name = (self.api_version, self.kind, self.plural)
         return Resource(*name, self.namespaced, kind, self.metadata_only, self.page_limit, self.unbounded)
 

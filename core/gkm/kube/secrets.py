@@ -23,7 +23,7 @@ SECRETS: Resource[_Secret] = Resource("v1", "Secret", "secrets", namespaced=True
 
 
 def own_namespace() -> str:
-    """Return the namespace of this process's pod, DEFAULT_NAMESPACE outside of a pod."""
+    """Return the namespace of this process's pod; DEFAULT_NAMESPACE outside of a pod."""
     try:
         return _NAMESPACE_FILE.read_text(encoding="ascii").strip() or DEFAULT_NAMESPACE
     except (OSError, UnicodeDecodeError):
@@ -32,7 +32,7 @@ def own_namespace() -> str:
 
 @dataclass(frozen=True)
 class KubeSecrets:
-    """Reads Secrets from the Kubernetes API."""
+    """Reads Secrets from the Kubernetes API, for pull credentials."""
 
     api: Api
 
@@ -57,7 +57,7 @@ class KubeSecrets:
 
 
 def secret_missing(namespace: str, name: str) -> GKMError:
-    """Return the error for a Secret that does not exist."""
+    """Return the error for a pull Secret that does not exist."""
     return GKMError(
         Reason.UNAUTHORIZED,
         f"Secret {namespace}/{name} does not exist",

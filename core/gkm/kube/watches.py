@@ -22,7 +22,7 @@ _CHUNK_BYTES = 64 << 10
 
 
 class HttpWatch(Generic[T]):
-    """A watch over one HTTP response."""
+    """A watch over one HTTP response, whose lines are events."""
 
     def __init__(self, resource: Resource[T], response: BaseHTTPResponse) -> None:
         self._resource = resource

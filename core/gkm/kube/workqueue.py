@@ -28,7 +28,7 @@ _LONGEST_WAIT_SECONDS = 3600.0
 
 
 class Retry(Exception):
-    """A handler raises this to be called again later; the queue logs the message without a traceback.
+    """A work queue's handler raises this to be called again later; the queue logs the message without a traceback.
 
     `retry_after` is the pause in seconds that a server requested, which the handler has bounded; 0 without one. The
     queue does not retry earlier on its own, but `add` can call the handler earlier: it may have work that needs no
@@ -45,7 +45,7 @@ RunObserver = Callable[[str, float], None]
 
 
 class WorkQueue(Generic[K]):
-    """A level-triggered queue: a key means that its object needs work, and the handler finds out which.
+    """A level-triggered queue of keys: a key means that its object needs work, and the handler finds out which.
 
     `handle(key)` returns None when the object is reconciled, or the seconds until it must run again. After an
     exception, the key is retried with the pause of `backoff`. A key that is added while a worker handles it runs once
@@ -114,7 +114,7 @@ class WorkQueue(Generic[K]):
             self._scheduler.drop(key)
 
     def start(self) -> None:
-        """Start the workers that have not started yet."""
+        """Start the worker threads that have not started yet."""
         for thread in self._threads:
             if thread.ident is None:
                 thread.start()

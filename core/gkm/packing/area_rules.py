@@ -24,7 +24,7 @@ NodeKind = tuple[int, int]
 
 
 class Ruled(NamedTuple):
-    """A capacity and a request in which rules about nodes are replaced by fewer slots."""
+    """A capacity and a request in which rules about nodes are replaced by fewer slots for pods."""
 
     capacity: Capacity
     request: Request
@@ -47,7 +47,7 @@ def rule_text(rule: AreaRule) -> str:
 
 
 def by_area(offer: Capacity, rule: AreaRule) -> Mapping[int, list[int]]:
-    """Return the domains with slots, grouped by area of the rule's level."""
+    """Return the numbers of the domains with slots, grouped by area of the rule's level."""
     found: dict[int, list[int]] = defaultdict(list)
     areas = offer.inventory.areas(rule.level).tolist()
     for domain in np.flatnonzero(offer.domain_slots).tolist():

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 def demand(spec: RunSpec) -> NodeDemand:
-    """Return which nodes the run may use, from its spec.
+    """Return which nodes a Run may use, from its spec.
 
     Raises:
         ValueError: two of its scopes share a name, or a request is no quantity.
@@ -93,7 +93,7 @@ def _area_rules(rules: Iterable[RunAreaRule], apart: str | None) -> tuple[AreaRu
 
 
 def pod_of(spec: RunSpec) -> PodDemand:
-    """Return the GPUs and requests of one pod of the run.
+    """Return the GPUs and the CPU and memory requests of one pod of a Run.
 
     Raises:
         ValueError: a quantity is invalid.
@@ -115,7 +115,7 @@ class PlanUnreadable(ValueError):
 
 
 def plan_spec(plan: Plan, flavor: str, fragmentation: plans.PlanFragmentation | None = None) -> plans.PlanSpec:
-    """Return a plan as the spec of a PlacementPlan, without run, number and expiry, which only a cluster knows.
+    """Return a plan as the spec of a PlacementPlan, without Run, number and expiry, which only a cluster knows.
 
     Raises:
         ValueError: Kubernetes does not allow the name of a node.
@@ -153,7 +153,7 @@ def _together(rule: AreaRule) -> int | None:
 
 
 def plan_fragmentation(found: "Fragmentation") -> plans.PlanFragmentation:
-    """Return the fragmentation after a plan in the form of the PlacementPlan: totals, and figures by level."""
+    """Return the fragmentation after a plan for the spec of a PlacementPlan: totals, and figures by level."""
     levels = {"region": found.regions, "cluster": found.clusters, "block": found.blocks, "domain": found.domains}
     return plans.PlanFragmentation(
         found.expected_unusable_gpus,
@@ -171,7 +171,7 @@ def _level(name: str, rows: Sequence["Row"]) -> plans.PlanLevel:
 
 
 def groups_of(spec: plans.PlanSpec) -> tuple[Group, ...]:
-    """Return the groups of a PlacementPlan, sorted by index.
+    """Return the groups in the spec of a PlacementPlan, sorted by index.
 
     Raises:
         PlanUnreadable: `plan_spec` writes no such names, distances or numbers, or a plan of that size has fewer.
@@ -195,7 +195,7 @@ def groups_of(spec: plans.PlanSpec) -> tuple[Group, ...]:
 
 
 def gpus_by_node(spec: plans.PlanSpec) -> Counter[str]:
-    """Return the GPUs that a plan uses on each node, spares included.
+    """Return the number of GPUs that a PlacementPlan uses on each node, spares included.
 
     Raises:
         PlanUnreadable: names are invalid.

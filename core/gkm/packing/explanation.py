@@ -15,7 +15,7 @@ from gkm.packing.values import Fix, Metrics, Plan, Policy, Refusal, Request, Too
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """The plan under one policy, or a sentence that says why it has none. `chosen` marks the policy of the run."""
+    """The figures of the plan under one policy, or a sentence that says why it has none. `chosen`: the run's policy."""
 
     policy: Policy
     metrics: Metrics | None
@@ -25,7 +25,7 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """For a plan, why it uses these domains; for a refusal, changes that make the run fit. Policies in both cases.
+    """Why a plan uses these domains, or which changes make a refused run fit; with the plans under all policies.
 
     `reasons` of a refusal are its message, and why changes that may do are not among the `fixes`.
     """

@@ -67,7 +67,7 @@ class RefusalSearch:
         self.until = monotonic() + SECONDS
 
     def fits(self, request: Request) -> bool:
-        """Return whether a run with the same pods and scopes fits."""
+        """Return whether a run with the same pods and scopes, and the sizes of `request`, fits."""
         return self._least(request, Sizes.of(request), lambda _: [{}]) is not None
 
     def _proposal(

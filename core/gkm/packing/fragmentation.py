@@ -19,7 +19,7 @@ _SCALE = 10**DECIMALS
 
 
 class Row(NamedTuple):
-    """The figures of one region, cluster, block or domain, in GPUs.
+    """The figures of fragmentation of one region, cluster, block or domain, in GPUs.
 
     `place` are its names from the widest level down. All in GPUs. `largest_group` is the largest group of its best
     domain.
@@ -33,7 +33,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fragmentation:
-    """The figures of all nodes together, and of every place in the order of places. All in GPUs.
+    """The figures of fragmentation of all nodes together, and of every place in the order of places. All in GPUs.
 
     `expected_unusable_gpus` is the number that a group of the mix, drawn by weight, could not use even if it came again
     and again: exact, then rounded to DECIMALS, halves up. `largest_group` is the largest that fits in one domain, in

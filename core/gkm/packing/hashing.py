@@ -9,7 +9,7 @@ from gkm.packing.values import Group, Request
 
 
 def plan_hash(request: Request, groups: Sequence[Group], inventory_version: str) -> str:
-    """Return the hash of a plan in hexadecimal.
+    """Return the hash of a plan: SHA-256 in hexadecimal.
 
     Raises:
         UnicodeEncodeError: a name holds half a surrogate pair, which no JSON can say.
@@ -18,7 +18,7 @@ def plan_hash(request: Request, groups: Sequence[Group], inventory_version: str)
 
 
 def document(request: Request, groups: Sequence[Group], inventory_version: str) -> dict[str, object]:
-    """Return the JSON document that is hashed.
+    """Return the JSON document of a plan that is hashed.
 
     `request` holds the fields of Request by their names; `within`, `balanced` and `per_area` only where they are set,
     so that other requests have the hash of earlier versions. A group is its index, GPUs, place (region, cluster, block,

@@ -22,7 +22,7 @@ class InvalidInventoryError(ValueError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Inventory:
-    """Nodes sorted by place and name, and of their domains (in the order of their places) what every plan asks for.
+    """The nodes that a run may use, sorted by place and name, with arrays about their domains that every plan needs.
 
     `free` has one number per node, in GPUs. `starts` has the index of the first node of each domain and, last, the
     number of nodes; `blocks`, `clusters` and `regions` the number of each domain's block, cluster and region, which
@@ -71,7 +71,7 @@ class Inventory:
         )
 
     def taking(self, shares: Iterable[Share]) -> "Inventory":
-        """Return the inventory after these GPUs are taken; faster than building it again.
+        """Return the inventory after these GPUs are taken from its nodes; faster than building it again.
 
         Raises:
             InvalidInventoryError: a node is not here, or has fewer GPUs free than are taken.
@@ -105,7 +105,7 @@ class Inventory:
         return np.array(found, dtype=np.int64)
 
     def in_domain(self, domain: int) -> range:
-        """Return the indices of the nodes in a domain."""
+        """Return the indices in the inventory of the nodes in a domain."""
         return range(int(self.starts[domain]), int(self.starts[domain + 1]))
 
 

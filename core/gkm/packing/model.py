@@ -26,7 +26,7 @@ Flow = tuple[int, int, int]
 
 
 class RunProgram(ABC):
-    """A program that places a run on nodes of some kinds, each with the scopes that take it.
+    """An integer program that places a run on nodes of some kinds, each with the scopes that take it.
 
     `taken` has the pods on each kind of nodes, less the slots that freeing adds there.
     """
@@ -37,7 +37,7 @@ class RunProgram(ABC):
         self.taken = [Sum() for _ in kinds]
 
     def variable(self, most: int) -> Sum:
-        """Add an integer column from 0 to `most`."""
+        """Add an integer column from 0 to `most` to the program, and return it as a sum."""
         return self.program.variable(most)
 
     def transport(self, slots: Mapping[int, int], needs: Mapping[int, Sum], freed: Mapping[int, Sum]) -> dict[Key, Sum]:
@@ -88,7 +88,7 @@ class RunProgram(ABC):
 
 
 class PlacementModel(RunProgram):
-    """The program that places the groups of a request: its columns by domain and scope, and sums for objectives.
+    """The integer program that places a request's groups: its columns by domain and scope, and sums for objectives.
 
     With `leave` spares may be in other domains than their groups; with `may_lack` any number of them may lack:
     `lacking` has these by scope. Without `limited` the caller adds the ceilings. Domains that are not `among` these
@@ -147,7 +147,7 @@ class PlacementModel(RunProgram):
             self.assign_spares(self._overflow_spares(), offers, int(capacity.slots.sum()))
 
     def cost(self, part: CostPart) -> Sum:
-        """Return one part of the cost as a sum; for stranded GPUs, the free GPUs of used domains before the run."""
+        """Return a part of a plan's cost as a sum; for stranded GPUs, the free GPUs of used domains before the run."""
         if part is CostPart.SPARES_ELSEWHERE:
             return total(self.leaving.values())
         if part is CostPart.STRANDED:
@@ -156,7 +156,7 @@ class PlacementModel(RunProgram):
         return total(self.used[part].values())
 
     def costs(self, policy: Policy) -> list[Sum]:
-        """Return the parts of the cost in the order of a policy."""
+        """Return the parts of a plan's cost as sums, in the order of a policy."""
         return [self.cost(part) for part in ORDERS[policy]]
 
     def groups(self, scope: int | None = None, domain: int | None = None) -> Sum:

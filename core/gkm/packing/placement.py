@@ -30,7 +30,7 @@ _Kind = tuple[int, tuple[int, ...], int]
 
 
 class Placement(NamedTuple):
-    """The groups that each domain takes, sorted by domain; `capacity` is the capacity for the run, or of one area.
+    """The groups that each domain takes, sorted by domain; `capacity` is for the whole run, or for one area of it.
 
     No placement has less than `bound` of what the policy compares first after spares: domains, blocks, or GPUs that are
     free in the domains that are used. `cost` is in the order of the policy, spares elsewhere first.
@@ -43,7 +43,7 @@ class Placement(NamedTuple):
 
     @property
     def domains(self) -> list[int]:
-        """Return the numbers of the used domains."""
+        """Return the numbers of the domains that take groups."""
         return [item.domain for item in self.chosen]
 
     def better(self, other: "Placement | None") -> "Placement":
@@ -72,7 +72,7 @@ def best_placement(capacity: Capacity, request: Request, deadline: float | None 
 
 
 def fits(capacity: Capacity, request: Request, deadline: float | None = None) -> bool:
-    """Return whether a run fits at its requested size. `deadline` is for all integer programs together.
+    """Return whether a run fits at its requested size. `deadline` (monotonic seconds) is for all integer programs.
 
     Raises:
         TooLargeError: scopes overlap or cut through domains, or areas have rules, and the model finds no answer within
@@ -92,7 +92,7 @@ def fits(capacity: Capacity, request: Request, deadline: float | None = None) ->
 
 
 def figure(capacity: Capacity, policy: Policy, domains: Sequence[int]) -> int:
-    """Return the figure that a policy compares first after spares.
+    """Return the figure of a plan that a policy compares first after spares.
 
     Used domains, blocks, or free GPUs in used domains.
     """

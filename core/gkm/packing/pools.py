@@ -23,7 +23,7 @@ Gains = dict[Key, list[tuple[int, int]]]
 
 
 class Sizes(NamedTuple):
-    """Lower and upper bounds of whole groups and of the pods of a short last group, and the limit of all pods."""
+    """Bounds of a run's size: of whole groups, of the pods of a short last group; and the limit of all pods."""
 
     whole: tuple[int, int]
     short: tuple[int, int]

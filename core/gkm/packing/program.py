@@ -46,7 +46,7 @@ _OPTIONS: Mapping[str, bool | int | float] = {
 
 @dataclass(frozen=True, slots=True)
 class SearchLimits:
-    """When a search must end (monotonic clock), and how many search nodes each objective may use."""
+    """When a search must end (seconds of the monotonic clock), and how many search nodes each objective may use."""
 
     deadline: float
     nodes: int = 20_000
@@ -70,7 +70,7 @@ class SearchLimits:
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """The value of each column, and for each objective its value and proven lower bound."""
+    """A solution of an integer program: each column's value, and each objective's value and proven lower bound."""
 
     values: tuple[int, ...]
     reached: tuple[int, ...]
@@ -87,7 +87,7 @@ class Solution:
 
 
 class Sum(dict[int, int]):
-    """A weighted sum of columns. Sums can be added, subtracted and multiplied by integers."""
+    """A weighted sum of columns of an integer program. Sums can be added, subtracted and multiplied by integers."""
 
     def add(self, other: Terms, factor: int = 1) -> None:
         """Add `factor` times another sum to this sum."""
@@ -113,7 +113,7 @@ class Sum(dict[int, int]):
 
 
 def total(sums: Iterable[Terms]) -> Sum:
-    """Add up several sums."""
+    """Return the sum of several sums."""
     found = Sum()
     for terms in sums:
         found.add(terms)

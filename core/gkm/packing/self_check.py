@@ -18,7 +18,7 @@ class InvalidPlanError(RuntimeError):
 
 
 def verify(inventory: Inventory, request: Request, groups: Sequence[Group]) -> None:
-    """Check that a plan's sums are right, and that its nodes are where the plan says.
+    """Check that a plan's sums are right, and that its nodes have the places and free GPUs that the plan uses.
 
     Group numbers may have gaps, since a malleable run that becomes smaller leaves numbers out.
 

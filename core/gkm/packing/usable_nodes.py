@@ -48,7 +48,7 @@ class GpusInUse:
 
 @dataclass(frozen=True, slots=True)
 class UsableNodes:
-    """The nodes for a run, and the nodes that it cannot use with the reasons; each node of the survey once.
+    """The nodes for a Run, and the nodes that it cannot use with the reasons; each node of the survey once.
 
     `nodes` come by place and name, the rest by name. `version` is the version of the nodes, see `version`.
     `quarantined` has nodes of any flavor, `quarantined_of_flavor` the nodes among them whose labels have the flavor of
@@ -65,7 +65,7 @@ class UsableNodes:
 
     @property
     def counts(self) -> Mapping[Exclusion | QuarantineReason, int]:
-        """Return the number of unusable nodes for each reason."""
+        """Return the number of unusable nodes by reason."""
         reasons: list[Exclusion | QuarantineReason] = [entry.why for entry in self.excluded]
         return Counter([*reasons, *(entry.why for entry in self.quarantined)])
 

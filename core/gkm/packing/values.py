@@ -17,7 +17,7 @@ class TooLargeError(ValueError):
 
 
 class Policy(StrEnum):
-    """Which costs are compared first (docs/reference/calculus.md)."""
+    """The policy of a plan: which costs are compared first (docs/reference/calculus.md)."""
 
     FEWEST_DOMAINS = "fewest-domains"
     FEWEST_BLOCKS = "fewest-blocks"
@@ -150,7 +150,7 @@ class AreaRule:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a run asks for: `gpus` in groups of `group_gpus` (the last may be smaller), in pods of `pod_gpus`.
+    """The request of a run: `gpus` in groups of `group_gpus` (the last may be smaller), in pods of `pod_gpus`.
 
     `spares` are pods a group. `may_spread` allows groups in several domains, all of them `within` one area if it is
     set; if `balanced`, each domain that is used has equally many groups. `ceilings` name the scopes of the run; with
@@ -206,27 +206,27 @@ class Request:
 
     @property
     def unit_gpus(self) -> int:
-        """Return by how many GPUs a run of whole groups can grow: the size of its outermost layer."""
+        """Return by how many GPUs a run of whole groups can grow: the size of its outermost layer of groups."""
         return self.group_gpus * max((rule.multiple for rule in self.per_area), default=1)
 
     @property
     def groups(self) -> int:
-        """Return the number of groups, including a short last one."""
+        """Return the number of groups of the run, including a short last group."""
         return -(-self.gpus // self.group_gpus)
 
     @property
     def group_pods(self) -> int:
-        """Return the pods of a whole group, without spares."""
+        """Return the number of pods of a whole group, without spares."""
         return self.group_gpus // self.pod_gpus
 
     @property
     def last_pods(self) -> int:
-        """Return the pods of the last group, which may be short."""
+        """Return the number of pods of the last group, which may be short."""
         return (self.gpus - (self.groups - 1) * self.group_gpus) // self.pod_gpus
 
     @property
     def unit_pods(self) -> int:
-        """Return the pods of a whole group plus its spares."""
+        """Return the number of pods of a whole group plus its spares."""
         return self.group_pods + self.spares
 
     @property
@@ -236,17 +236,17 @@ class Request:
 
     @property
     def all_pods(self) -> int:
-        """Return the pods of the whole run plus all spares."""
+        """Return the number of pods of the whole run plus all spares."""
         return self.groups * self.unit_pods - self.missing_pods
 
     @property
     def scope_names(self) -> list[str]:
-        """Return the names of the scopes; a run without scopes has one with an empty name."""
+        """Return the names of the run's scopes; a run without scopes has one with an empty name."""
         return [ceiling.scope for ceiling in self.ceilings] or [""]
 
     @property
     def scope_pods(self) -> list[int]:
-        """Return the largest number of pods in each scope, spares included."""
+        """Return the largest number of pods that each scope may take, spares included; empty without scopes."""
         return [ceiling.gpus // self.pod_gpus for ceiling in self.ceilings]
 
     @property
@@ -323,7 +323,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """The costs of a plan, and their lower bound.
+    """The costs of a plan, and the lower bound of its first cost.
 
     A domain is used if a group is in it; `stranded_gpus` stay free in used domains. `pristine_domains` are used domains
     that were unused before. `spares_elsewhere` are the groups with a spare outside their domain. `lower_bound` is for
@@ -342,7 +342,7 @@ class Metrics:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A plan: the nodes of every group. `gpus` is the planned size, which is smaller if a malleable run was reduced.
+    """A plan of a run: the nodes of every group. `gpus` is the planned size, smaller if a malleable run was reduced.
 
     `hash` is sha256, in hex, of the request, the groups and the inventory's version as canonical JSON (RFC 8785).
     """

@@ -21,7 +21,7 @@ _Text = Annotated[str, Meta(max_length=317)]
 
 
 class ClaimMetadata(Struct, frozen=True, gc=False):
-    """Name and namespace of a claim, and whether the scheduler made it for a pod's request of nvidia.com/gpu."""
+    """Name and namespace of a ResourceClaim, and whether the scheduler made it for a pod's GPU resource request."""
 
     name: _Text = ""
     namespace: _Text = ""
@@ -29,7 +29,10 @@ class ClaimMetadata(Struct, frozen=True, gc=False):
 
 
 class AllocatedDevice(Struct, frozen=True, rename="camel", gc=False):
-    """An allocated device: its driver, pool and name. With `admin_access`, others can use its GPU as well."""
+    """A device that a ResourceClaim holds: its driver, pool and name.
+
+    With `admin_access`, other claims can use its GPU as well.
+    """
 
     driver: _Text = ""
     pool: _Text = ""
@@ -44,20 +47,20 @@ class AllocatedDevices(Struct, frozen=True, gc=False):
 
 
 class Allocation(Struct, frozen=True, gc=False):
-    """What the scheduler allocated to a claim."""
+    """The status.allocation of a ResourceClaim: the devices that the scheduler allocated."""
 
     devices: AllocatedDevices = AllocatedDevices()
 
 
 class Consumer(Struct, frozen=True, gc=False):
-    """An object that may use the claim, such as a pod."""
+    """An object that may use a ResourceClaim, such as a pod."""
 
     resource: _Text = ""
     name: _Text = ""
 
 
 class ClaimStatus(Struct, frozen=True, rename="camel", gc=False):
-    """The allocation of a claim, and its consumers: 256 at most, as the API has it."""
+    """The allocation of a ResourceClaim, and its consumers: 256 at most, as the API has it."""
 
     allocation: Allocation | None = None
     reserved_for: Annotated[tuple[Consumer, ...], Meta(max_length=256)] | None = None
@@ -125,7 +128,7 @@ H = TypeVar("H", bound=Hashable)
 def gpus_by_holder(
     claims: Iterable[ResourceClaim], holder: Callable[[str, str], H | None]
 ) -> Mapping[H | None, Mapping[str, int]]:
-    """Return how many GPUs each holder has on each node through claims; None stands for other or several holders.
+    """Return how many GPUs each holder has on each node through ResourceClaims; None: other or several holders.
 
     `holder` names the holder of a pod, by its namespace and name. A GPU that several claims hold is one.
     """

@@ -30,7 +30,7 @@ class PodDemand:
 
 
 def load_of(pod: PodDemand, gpus: int) -> NodeLoad:
-    """Return the requests of a run's pods that use so many GPUs of a node; unstated requests are 0."""
+    """Return the load of a run's pods that use so many GPUs of a node; unstated requests are 0."""
     pods = -(-gpus // pod.gpus)
     return NodeLoad((pod.cpu or 0) * pods, (pod.memory or 0) * pods, pods)
 
@@ -44,7 +44,7 @@ class Lacking(StrEnum):
 
 
 class Shortage(NamedTuple):
-    """The resource that is too scarce on a node for another pod; numbers are in thousandths."""
+    """The resource that is too scarce on a node for another pod of a run; numbers are in thousandths."""
 
     of: Lacking
     free: int
@@ -53,7 +53,7 @@ class Shortage(NamedTuple):
 
     @property
     def message(self) -> str:
-        """Return a text with the free and the needed amount."""
+        """Return a text with the free, the total and the needed amount."""
         free, total, needed = (f"{number / _UNITS[self.of]:.4g}" for number in (self.free, self.total, self.needed))
         return f"{free} of {total} {self.of.value} are free, and a pod needs {needed}"
 
@@ -160,7 +160,7 @@ class Exclusion(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Excluded:
-    """A node that a run must not use, with the reason. `detail` is its flavor, its taint or what it lacks."""
+    """Why a run must not use a node, in the order in which the reasons are examined; the first one is reported."""
 
     node: str
     why: Exclusion

@@ -20,7 +20,7 @@ SOURCE = "gkm"
 
 
 class Member(NamedTuple):
-    """A reference to a member of a HyperNode by exact name."""
+    """A reference to a member (Node or HyperNode) of a HyperNode by exact name."""
 
     kind: MemberKind
     name: str
@@ -41,7 +41,7 @@ class HyperNode(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Forest:
-    """HyperNodes by name, the first of each name, with their parents.
+    """A set of HyperNodes by name, the first of each name, with their parents.
 
     `parents` has the parents of each member HyperNode, also of `missing` ones. `order` lists parents before their
     children; it lacks the `cyclic` HyperNodes, which lie in a cycle or below one.

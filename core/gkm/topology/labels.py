@@ -77,12 +77,12 @@ def reader(settings: Topology) -> Callable[[Mapping[str, str]], Claims]:
 
 
 def flavor(value: str) -> str:
-    """Return a flavor in the spelling that is used for comparisons."""
+    """Return a GPU flavor in the spelling that is used for comparisons: lower case."""
     return value.lower()
 
 
 def named_flavor(labels: Mapping[str, str], keys: Sequence[str]) -> str:
-    """Return the flavor in the first non-empty label of `keys`; "" if no label has one."""
+    """Return the GPU flavor in the first non-empty label of `keys`; "" if no label has one."""
     return next((flavor(value) for key in keys if (value := labels.get(key))), "")
 
 
@@ -128,14 +128,14 @@ def _is_label_value(value: str) -> bool:
 
 
 def known_keys(settings: Topology) -> Mapping[str, Sequence[str]]:
-    """Return the default label keys of the levels that can have some."""
+    """Return the label keys, by name of a level, for the levels that have known keys."""
     known = settings.labels
     keys = {CLIQUE_LEVEL: known.domain, "rack": known.rack, "block": known.block}
     return {**settings.preset_keys.levels, **keys, "cluster": known.cluster, "region": known.region}
 
 
 def level_keys(settings: Topology) -> tuple[Sequence[str], ...]:
-    """Return the label keys of each configured level."""
+    """Return the label keys of each configured level, in the order of levels."""
     known = known_keys(settings)
     return tuple(level.keys or known.get(level.name, []) for level in settings.levels)
 
@@ -146,7 +146,7 @@ def is_of_cliques(level: str, keys: Sequence[str], settings: Topology) -> bool:
 
 
 class LabelPlaces:
-    """Reads the place of a node from its labels; a cache holds the places of equal labels.
+    """Reads the place of a node in the topology from its labels; a cache holds the places of equal labels.
 
     The cache is unbounded, so use it for the nodes of one cluster and start anew with each list of them.
     """

@@ -36,7 +36,7 @@ class ListUnreadable(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class NodeList:
-    """The nodes of a list, and the nodes that could not be decoded."""
+    """The nodes of a list from kubectl or the API, and the nodes that could not be decoded."""
 
     nodes: tuple[Node, ...]
     unread: tuple[Quarantined, ...] = ()
@@ -44,7 +44,7 @@ class NodeList:
 
 @dataclass(frozen=True, slots=True)
 class PodList:
-    """The pods of a list; `unread` has the nodes of pods that could not be decoded, each with a message."""
+    """The pods of a list; `unread` has the node and a message for each pod that could not be decoded."""
 
     pods: tuple[Pod, ...]
     unread: tuple[tuple[str, str], ...] = ()
@@ -52,7 +52,7 @@ class PodList:
 
 @dataclass(frozen=True, slots=True)
 class FabricList:
-    """The NodeFabrics of a list, and how many could not be decoded."""
+    """The NodeFabrics of a list, and the number of NodeFabrics that could not be decoded."""
 
     fabrics: tuple[NodeFabric, ...]
     unread: int = 0

@@ -10,7 +10,7 @@ _UUID_LENGTH = 36
 
 
 class DomainKey(NamedTuple):
-    """The identity of a domain. Region and cluster are empty if the name alone is globally unique."""
+    """The identity of a fabric domain. Region and cluster are empty if the name alone is globally unique."""
 
     region: str
     cluster: str
@@ -40,7 +40,7 @@ class Location(NamedTuple):
 
     @property
     def key(self) -> DomainKey:
-        """Return the domain's key, which does not depend on its block."""
+        """Return the identity of the domain, which does not depend on its block."""
         return DomainKey.of(self.region, self.cluster, self.domain)
 
 

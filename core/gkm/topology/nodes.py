@@ -199,7 +199,7 @@ class Resources(Struct, frozen=True, gc=False):
 
 
 class KubeNodeStatus(Struct, frozen=True, gc=False):
-    """Allocatable resources, and the conditions in use."""
+    """The status of a Node, reduced to allocatable resources and the conditions in use."""
 
     allocatable: Resources | None = None
     conditions: _Conditions | None = None
@@ -247,7 +247,7 @@ class Node(Struct, frozen=True, gc=False):
         return found is not None and found.status == TRUE
 
     def condition(self, kind: str) -> NodeCondition | None:
-        """Return the condition of a type, READY or FABRIC_HEALTHY."""
+        """Return the condition of the node with this type, READY or FABRIC_HEALTHY; None if absent."""
         for each in self.status.conditions or ():
             if each.type == kind:
                 return each

@@ -54,7 +54,7 @@ class PlacementFault:
 
 @dataclass(frozen=True, slots=True)
 class Placements:
-    """The places of nodes according to one provider. A quarantined node has no place."""
+    """The places of nodes in the topology according to one provider. A quarantined node has no place."""
 
     places: Mapping[str, Place] = field(default_factory=dict)
     quarantined: tuple[Quarantined, ...] = ()

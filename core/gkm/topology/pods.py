@@ -12,7 +12,7 @@ _TERMINAL_PHASES = ("Succeeded", "Failed")
 
 
 class KubePodMetadata(Struct, frozen=True, gc=False):
-    """Name and namespace."""
+    """The name and namespace of a pod."""
 
     name: _Text = ""
     namespace: _Text = ""
@@ -36,11 +36,11 @@ _Containers = Annotated[tuple[ListedContainer, ...], Meta(max_length=4096)]
 
 
 class PodResourceClaim(Struct, frozen=True, gc=False):
-    """A claim of a pod; only its existence is read."""
+    """A resource claim of a pod; only its existence is read."""
 
 
 class KubePodSpec(Struct, frozen=True, rename="camel", gc=False):
-    """The node and the containers of a pod."""
+    """The spec of a pod, reduced to its node, containers, overhead and claims."""
 
     node_name: _Text = ""
     containers: _Containers | None = None
@@ -56,7 +56,7 @@ class KubePodStatus(Struct, frozen=True, gc=False):
 
 
 class Pod(Struct, frozen=True, gc=False):
-    """A pod."""
+    """A Pod, reduced to the fields that tell what it takes up on its node."""
 
     metadata: KubePodMetadata = field(default_factory=KubePodMetadata)
     spec: KubePodSpec = field(default_factory=KubePodSpec)
@@ -78,7 +78,7 @@ class NodeLoad(NamedTuple):
 
 
 def requested_gpus(pod: Pod) -> int:
-    """Return the GPUs that a pod requests.
+    """Return the number of GPUs that a pod requests, as the scheduler computes it.
 
     Raises:
         ValueError: a quantity is invalid.
@@ -87,7 +87,7 @@ def requested_gpus(pod: Pod) -> int:
 
 
 def requested_load(pod: Pod) -> NodeLoad:
-    """Return the CPUs and memory that a pod requests.
+    """Return the CPUs and memory that a pod requests, as the scheduler computes them, and 1 for the pod.
 
     Raises:
         ValueError: a quantity is invalid.

@@ -21,12 +21,12 @@ MEASURING = frozenset({"infiniband", "lldp", "ufm"})
 
 
 def by_trust(names: Iterable[str]) -> list[str]:
-    """Return providers in the order of trust: providers that measure first, then in the listed order."""
+    """Return names of providers in the order of trust: providers that measure first, then in the listed order."""
     return sorted(names, key=lambda name: name not in MEASURING)
 
 
 class Action(StrEnum):
-    """What an event does. A snapshot replaces all HyperNodes of the provider; create and update set single ones."""
+    """The action of a provider's event. A snapshot replaces all its HyperNodes; create and update set single ones."""
 
     CREATE = "create"
     UPDATE = "update"
@@ -58,7 +58,7 @@ class Event(Struct, frozen=True):
 
 
 class Reply(Struct, frozen=True):
-    """The error of an event. `name` is the faulty HyperNode, empty if the whole event is refused.
+    """The error of a provider's event. `name` is the faulty HyperNode, empty if the whole event is refused.
 
     The provider may send the event again.
     """
@@ -68,7 +68,7 @@ class Reply(Struct, frozen=True):
 
 
 class Events(Protocol):
-    """Where a provider sends events, from any thread; their order is kept."""
+    """The queue to which a provider sends events, from any thread; their order is kept."""
 
     def put(self, event: Event) -> None:
         """Send an event; it is applied as a whole, or a reply says why not.
@@ -129,11 +129,11 @@ ProviderFactory = Callable[[Mapping[str, Any], Mapping[str, bytes]], Provider]
 
 
 class ProviderStopped(Exception):
-    """Raised when the provider must end because its pod stops."""
+    """Events and Replies raise this when the provider must end because its pod stops."""
 
 
 class ProviderFailed(Exception):
-    """The provider cannot continue. Its message shows in the provider's state, in logs and Events.
+    """A provider raises this if it cannot continue. The message shows in the provider's state, in logs and Events.
 
     So the message names the kind of fault and never content of the source. All other exceptions show only their type
     and line of code.

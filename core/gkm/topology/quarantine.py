@@ -54,7 +54,7 @@ def reason_of(level: str, above: str) -> QuarantineReason:
 
 
 def contradiction(thing: str, others: str, name: str, locations: Mapping[str, list[str]]) -> str:
-    """Return a sentence with the contradicting claims about `thing`, and the names of a few nodes with each."""
+    """Return a sentence about the domains in which a domain lies at once, with the names of a few nodes for each."""
     claims = sorted(locations.items(), key=lambda item: (-len(item[1]), item[0]))
     # Show the most frequent claim and the rarest ones, which are the likely mistakes.
     shown = claims if len(claims) <= _MAX_LISTED else [claims[0], *claims[1 - _MAX_LISTED :]]

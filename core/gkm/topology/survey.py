@@ -29,7 +29,7 @@ _Names = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class Locations:
-    """The location of each node of the tree, and nodes whose labels contradict the tree."""
+    """The location of each node of the tree, and the nodes whose labels contradict the tree."""
 
     locations: Mapping[str, Location]
     quarantined: tuple[Quarantined, ...] = ()
@@ -112,7 +112,7 @@ class LocatedNode(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopologySurvey:
-    """The result of a survey; every node once, by name.
+    """The result of a survey of nodes; every node once, by name.
 
     A name that several nodes have is in `quarantined` once for each of them. `quarantined_flavors` has the flavors that
     labels of quarantined nodes name.

@@ -33,7 +33,7 @@ class Usage:
 
 
 def usage(pods: Iterable[Pod], unread: Iterable[tuple[str, str]] = ()) -> Usage:
-    """Return the usage by pods; `unread` has node and message of each pod that could not be decoded.
+    """Return the usage of nodes by pods; `unread` has node and message of each pod that could not be decoded.
 
     A pod that is listed twice on a node, as in two overlapping lists, counts once, with the larger numbers.
     """
@@ -71,7 +71,7 @@ def with_loads(usage: Usage, loads: Mapping[str, NodeLoad]) -> Usage:
 
 
 def with_claims(usage: Usage, gpus: Iterable[Mapping[str, int]]) -> Usage:
-    """Return the usage plus the GPUs that claims hold on each node."""
+    """Return the usage plus the GPUs that ResourceClaims hold on each node."""
     sums = Counter(usage.gpus)
     for held in gpus:
         sums.update(held)

@@ -171,7 +171,7 @@ class CacheTotals:
         self._silent: dict[str, Liveness] = {}
 
     def add(self, node: str, report: NodeReport, liveness: Liveness) -> None:
-        """Add a node. Only a live node is ready; pods and failures of a silent node come from its last report."""
+        """Add a node's report. Only a live node is ready; pods and failures of a silent node are its last ones."""
         self._total += 1
         self._pods += report.pods
         if liveness is not Liveness.ANSWERS:

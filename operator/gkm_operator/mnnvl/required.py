@@ -83,7 +83,7 @@ def limit_problem(
 
 
 def names_domain(pod_clique_set: PodCliqueSet, replica: int, name: str) -> bool:
-    """Return whether a domain of a replica of the set can have this name, whether or not the set needs it now."""
+    """Return whether a ComputeDomain of a replica of the set can have this name, needed now or not."""
     groups = {
         dialect.group_of(pod_clique_set, clique, scaling_group)
         for clique, scaling_group in pod_clique_set.memberships()

@@ -53,7 +53,7 @@ class LeakSweep:
             self.queue.add(group, PATIENCE_SECONDS)
 
     def sweep(self, group: Key) -> float | None:
-        """Delete leaks of groups with a name; return the seconds until the next pass, None if no leak is left.
+        """Delete leaked objects of TaskGroups with this name; return the seconds until the next pass, or None.
 
         Raises:
             ApiError, Retry: the group was not read, or an object not deleted; others were, unless the API server is

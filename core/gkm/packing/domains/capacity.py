@@ -16,7 +16,7 @@ from gkm.packing.values import MAX_GPUS, Request
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Capacity:
-    """The capacity of an inventory for pods of one size, by node and by domain, in the order of the inventory.
+    """The slots for pods of one size on an inventory's nodes, by node and by domain, in the order of the inventory.
 
     A slot is room for one pod. `node_slots` has one number per node. `slots` has a row per domain and a column per
     kind of node: nodes are of one kind if the same scopes take them. `kinds` names those scopes by their numbers, and
@@ -34,12 +34,12 @@ class Capacity:
 
     @property
     def domain_slots(self) -> Integers:
-        """Return the slots of each domain over all kinds of nodes."""
+        """Return the number of slots of each domain over all kinds of nodes."""
         total: Integers = self.slots.sum(axis=1)
         return total
 
     def restricted(self, domains: NDArray[np.bool_]) -> "Capacity":
-        """Return the capacity of these domains only."""
+        """Return the capacity without slots and free GPUs outside of the domains that are True in `domains`."""
         nodes = np.repeat(domains, np.diff(self.inventory.starts))
         return replace(
             self,
@@ -49,7 +49,7 @@ class Capacity:
         )
 
     def with_node_slots(self, node_slots: Integers) -> "Capacity":
-        """Return the capacity with other numbers of slots for each node."""
+        """Return the capacity with other numbers of slots, one for each node of the inventory."""
         slots = np.zeros_like(self.slots)
         usable = self.node_kinds >= 0
         np.add.at(slots, (self.inventory.domain_of[usable], self.node_kinds[usable]), node_slots[usable])
@@ -96,7 +96,7 @@ def _kinds(inventory: Inventory, request: Request) -> tuple[tuple[frozenset[int]
 
 
 class Step(NamedTuple):
-    """An amount that a domain may take.
+    """An amount of groups that a domain may take.
 
     Whole groups, the short last group or not, and how many have spares elsewhere.
     """
@@ -141,7 +141,7 @@ def _ways(slots: int, request: Request, most: int, *, overflow: bool, short: boo
 
 
 def scope_of_domains(capacity: Capacity) -> Integers | None:
-    """Return the scope of each domain; None if a domain has nodes of several scopes."""
+    """Return the number of each domain's scope; None if a domain has nodes of several scopes."""
     if any(len(kind) > 1 for kind in capacity.kinds) or bool(((capacity.slots > 0).sum(axis=1) > 1).any()):
         return None
     if not capacity.kinds:
@@ -152,7 +152,7 @@ def scope_of_domains(capacity: Capacity) -> Integers | None:
 
 @dataclass(frozen=True)
 class Offer:
-    """How many groups each domain can take in one mode.
+    """How many groups of a request each domain can take in one mode.
 
     All spares beside their groups, or some elsewhere (`overflow`). With a `share` a domain takes so many groups or
     stays empty, the short group among them; all counts are shares. `scope` has the scope of each domain.
@@ -166,7 +166,7 @@ class Offer:
 
     @cached_property
     def slots(self) -> Integers:
-        """Return the slots of each domain."""
+        """Return the number of slots of each domain."""
         return self.capacity.domain_slots
 
     @cached_property
@@ -191,12 +191,12 @@ class Offer:
 
     @property
     def groups(self) -> int:
-        """Return the number of whole groups."""
+        """Return the number of whole groups of the run, or of shares if there is a `share`."""
         return self.request.groups // max(self.share, 1) - self.short
 
     @cached_property
     def pods(self) -> list[int]:
-        """Return how many pods each scope can take, spares included."""
+        """Return how many pods of the run each scope can take, spares included."""
         given = self.request.scope_pods or [MAX_GPUS]
         if not self.overflow:
             return given
@@ -204,15 +204,15 @@ class Offer:
         return [min(one, other) for one, other in zip(given, offered, strict=True)]
 
     def limit(self, scope: int) -> int:
-        """Return the largest number of whole groups in a scope."""
+        """Return the largest number of whole groups (or shares) in a scope."""
         return self.pods[scope] // (self.request.unit_pods * max(self.share, 1))
 
     def limit_beside(self, scope: int) -> int:
-        """Return the largest number of whole groups in a scope beside the short last group, -1 if that does not fit."""
+        """Return the most whole groups in a scope beside the short last group, -1 if that does not fit."""
         return (self.pods[scope] + self.request.missing_pods) // (self.request.unit_pods * max(self.share, 1)) - 1
 
     def fits(self) -> bool:
-        """Return whether the run fits in this mode, by counting."""
+        """Return whether the run can fit in this mode, by comparing sums."""
         if self.share and self.request.groups % self.share:
             return False
         scopes = range(len(self.pods))

@@ -31,7 +31,7 @@ _NEVER = 1 << 61
 
 
 class Steps(NamedTuple):
-    """Steps that areas can take, each a number of groups on each axis with a cost, sorted by area and groups.
+    """Steps (amounts of groups) of areas, each with its groups on each axis and its cost; sorted by area and groups.
 
     `of` has the area of each step, `areas` those that have steps, `starts` their first steps.
     """
@@ -44,7 +44,7 @@ class Steps(NamedTuple):
 
     @classmethod
     def of_rows(cls, groups: Integers, cost: Integers, of: Integers) -> "Steps":
-        """Return the steps from sorted rows."""
+        """Return the steps from rows that are sorted by area and groups."""
         areas, starts = np.unique(of, return_index=True)
         return cls(groups, cost, of, areas, starts)
 
@@ -54,7 +54,7 @@ class Steps(NamedTuple):
         return found
 
     def least(self, prices: Integers) -> Integers:
-        """Return the smallest value of each area that has steps."""
+        """Return the smallest reduced cost of each area that has steps."""
         found: Integers = np.minimum.reduceat(self.reduced(prices), self.starts)
         return found
 
@@ -186,7 +186,7 @@ class Fixing:
         return Fixed([self.steps[kind] for kind in self.kind.tolist()], np.zeros(len(self.domains), dtype=np.int64))
 
     def within(self, priced: Prices, cost: int) -> Fixed:
-        """Return the steps that plans of at most `cost` can contain."""
+        """Return the steps that plans of at most `cost` can contain, as the prices show."""
         if self.rows is None:
             return self._by_block(priced, cost)
         return self._by_kind(priced, cost, self.rows)
@@ -224,7 +224,7 @@ class Fixing:
 
 
 def fixing(offer: Offer, domains: Integers, axis: Integers, limits: Sequence[int | None]) -> Fixing:
-    """Return the steps that domains can take, with prices if they can be computed.
+    """Return the steps that domains can take, with prices if these can be computed.
 
     `limits` has one limit for each axis.
     """

@@ -31,7 +31,7 @@ from gkm.packing.values import TooLargeError
 
 
 class Area(NamedTuple):
-    """Areas or domains, by number, whose cost is paid once for all. A `forced` one must be used.
+    """An area of the tree with its parts, or a domain by number; the cost of an area is paid once for all its parts.
 
     An area with a domain that is `forced` cannot be left aside.
     """
@@ -174,12 +174,12 @@ class Tables:
     total: Table
 
     def least(self, cell: Cell) -> int:
-        """Return the smallest cost of a cell; `impossible` or more if no plan exists."""
+        """Return the smallest cost of a cell of the tables; `impossible` or more if no plan exists."""
         return int(self.total[cell])
 
 
 def solve(problem: Problem) -> Tables:
-    """Compute the smallest costs of all cells.
+    """Compute the smallest costs of all cells of the tree knapsack.
 
     Raises:
         TooLargeError: the tables would take more memory or time than is given.
@@ -250,7 +250,7 @@ def _sizes(parts: Sequence[Part], options: Sequence[Sequence[DomainOption]]) -> 
 
 
 class DomainChoice(NamedTuple):
-    """The whole groups in a used domain, their axis, and whether the short last group is there."""
+    """The whole groups in a used domain, their axis, and whether the short last group is in the domain."""
 
     domain: int
     groups: int

@@ -33,7 +33,7 @@ WHOLE = -1
 
 
 class Costs(NamedTuple):
-    """A number for each part of a plan's cost: its largest value, or its weight."""
+    """A number for each part of a plan's cost: the largest value of the part, or its weight."""
 
     spares: int
     domains: int
@@ -44,7 +44,7 @@ class Costs(NamedTuple):
 
 
 class Objective(NamedTuple):
-    """The weight of each part of the cost, so that weighted sums compare as the policy does.
+    """The weight of each part of a plan's cost, so that weighted sums compare as the policy does.
 
     Where `impossible` takes more than 62 bits, sums are Python's integers: exact at any size, and slow (knapsack.py).
     """

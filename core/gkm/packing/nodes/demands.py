@@ -38,7 +38,7 @@ class GroupDemand(NamedTuple):
 
 
 class NodeChoice(NamedTuple):
-    """The nodes of a group, as bits of a number, and how many of its spares share them."""
+    """The chosen nodes of a group, as bits of a number, and how many of its spares share them."""
 
     nodes: int
     beside: int
@@ -52,20 +52,20 @@ class GroupNodes(NamedTuple):
 
 
 class Numbered(NamedTuple):
-    """A layout with node numbers: for each group its pods by node, and the nodes of its spares."""
+    """A choice of nodes by number: for each group its pods by node, and the nodes of its spares."""
 
     pods: list[dict[int, int]]
     spares: list[list[int]]
 
     @property
     def costs(self) -> Costs:
-        """Return the costs of the layout."""
+        """Return the costs of the layout: spares on nodes of their own group, and pairs of a group and a node."""
         both = zip(self.pods, self.spares, strict=True)
         return sum(at in own for own, nodes in both for at in nodes), sum(map(len, self.pods))
 
 
 def free_nodes(capacity: Capacity, domain: int, scopes: frozenset[int]) -> list[NodeSlots]:
-    """Return the nodes of a domain with free slots for these scopes."""
+    """Return the nodes of a domain with free slots, with the scopes among `scopes` that may use each."""
     members = capacity.inventory.in_domain(domain)
     here = slice(members.start, members.stop)
     slots, kinds = capacity.node_slots[here].tolist(), capacity.node_kinds[here].tolist()
@@ -106,7 +106,7 @@ class Slack:
         return int(self.left[harmed].min(initial=UNLIMITED))
 
     def take(self, scope: int, kind: Scopes, count: int) -> None:
-        """Let a scope use slots."""
+        """Record that a scope uses `count` slots of a kind of nodes."""
         if len(self.bits) > 1:
             self.left += count * (self._with({scope}).astype(np.int64) - self._with(kind))
 

@@ -47,7 +47,7 @@ class Layouts:
     _known: dict[tuple[object, ...], Numbered] = field(default_factory=dict)
 
     def lay_out(self, nodes: Sequence[NodeSlots], groups: Sequence[GroupDemand]) -> tuple[GroupNodes, ...]:
-        """Return the nodes of the groups of one domain."""
+        """Return the nodes of the pods and spares of one domain's groups."""
         rows = sorted([(-node.slots, node.rest, node.name, node) for node in nodes if node.slots])
         ordered = [row[-1] for row in rows]
         if ordered and ordered[0].slots == 1 and len({group.scope for group in groups}) == 1:
@@ -245,7 +245,7 @@ def _swapped(
 
 
 def least_costs(nodes: Sequence[NodeSlots], group: GroupDemand) -> Costs:
-    """Return a lower bound of the costs of a group in any layout."""
+    """Return a lower bound of the costs of one group in any layout."""
     slots = sorted((node.slots for node in nodes if group.scope in node.scopes), reverse=True)
     pairs = fewest_nodes(slots, group.pods)
     apart = sum(slots) - max(group.pods, slots[-1]) if pairs else group.spares
@@ -262,7 +262,7 @@ def fewest_nodes(slots: Sequence[int], pods: int) -> int:
 
 
 class Search:
-    """A depth-first search for the best layout, group by group, followed by an integer program if it is cut off."""
+    """A depth-first search for a domain's best layout, group by group; an integer program follows if it is cut off."""
 
     def __init__(self, nodes: Sequence[NodeSlots], groups: Sequence[GroupDemand], known: Costs) -> None:
         self.steps = 0

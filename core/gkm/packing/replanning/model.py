@@ -20,7 +20,7 @@ from gkm.packing.values import CostPart, Group, Request
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Which groups stay, and how many groups of each scope each domain takes.
+    """Which groups of a planned run stay, and how many groups of each scope each domain takes.
 
     `stays` has the touched groups that stay, each with its pods that keep their slots, by kind of nodes. `slots` are
     the slots that each scope takes of a kind of nodes in a domain, for pods and colocated spares; `colocated` are these
@@ -119,7 +119,7 @@ def matched(
 
 
 def by_kind(offer: Capacity, nodes: Mapping[str, int]) -> Counter[int]:
-    """Return the sum for each kind of nodes of numbers for each node."""
+    """Return the sums of numbers of nodes by kind of nodes; `nodes` has a number for each node by name."""
     found: Counter[int] = Counter()
     for name, count in nodes.items():
         found[offer.kind_of(name)] += count

@@ -35,7 +35,7 @@ class SurvivingGroup:
 
 @dataclass(frozen=True, slots=True)
 class SurvivingPlan:
-    """What remains of the former plan: untouched groups, groups that may stay, and the numbers of all others.
+    """The remains of a run's former plan: untouched groups, groups that may stay, and the numbers of all others.
 
     `short` is the number of the short last group, -1 where all are whole. `open_numbers` are all numbers of groups that
     are not `untouched`; a smaller run leaves the last of them out. `lenient` says that spares may be lacking: something
@@ -60,7 +60,7 @@ class SurvivingPlan:
 
 
 def surviving_plan(offer: Capacity, request: Request, former: Sequence[Group], numbers: int) -> SurvivingPlan:
-    """Return what remains of the former plan for a request of the planned size.
+    """Return the remains of the former plan for a request of the planned size.
 
     `numbers` is how many groups the run has at its full size: a smaller run has only some of these numbers.
     """
@@ -236,13 +236,13 @@ class NewGroup:
 
     @property
     def changed(self) -> bool:
-        """Return whether any pod of the group has another node than before."""
+        """Return whether any pod of the group has another node than in the former plan."""
         return self.member is None or self.member.nodes != self.nodes
 
     def here(self) -> list[Spare]:
-        """Return the remaining spares in the domain of the group."""
+        """Return the remaining spares of the former plan in the domain of the group."""
         return [spare for spare in self.ready if spare.place == self.place]
 
     def take_spare(self, node: str) -> None:
-        """Use up a spare on a node for a pod."""
+        """Use up a spare of the former plan on a node for a pod."""
         self.ready.remove(next(spare for spare in self.ready if spare.node == node))

@@ -13,7 +13,7 @@ _NOT = "!"
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Globs for adapters (or interfaces) of hosts, and for switches; a glob that begins with ! excludes.
+    """A filter of cables: globs for adapters (or interfaces) of hosts, and for switches; a glob with ! excludes.
 
     If all globs exclude, everything else is used.
     """

@@ -17,7 +17,7 @@ class TreeInvalid(ValueError):
 
 
 class NamedDomain(NamedTuple):
-    """A domain from a source. `where` is its position in the text.
+    """A domain of the network as a source names it. `where` is its position in the text.
 
     An empty `level` follows from its height in the tree.
     """

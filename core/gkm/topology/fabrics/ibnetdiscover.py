@@ -53,7 +53,7 @@ class NotASurvey(ValueError):
 
 
 def parse(text: bytes) -> Subnet:
-    """Return the network of a topology file.
+    """Return the network that a topology file of ibnetdiscover shows.
 
     Raises:
         NotASurvey: the text names no switch, has too many bytes, lines or ports, or most of it is damaged.
@@ -73,7 +73,7 @@ def parse(text: bytes) -> Subnet:
 
 
 def with_earlier(text: bytes, whole: bytes) -> bytes:
-    """Return a partial survey with the devices added that only an earlier, complete survey has.
+    """Return a partial survey (text of ibnetdiscover) with the devices added that only an earlier, whole survey has.
 
     Blocks and not both texts: these are nearly the same, and one text fits into a ConfigMap. A block lists the cables
     of a device, so it stands in both if the device or one of its neighbors did not answer this time.
@@ -104,7 +104,7 @@ def unanswered(errors: Iterable[bytes]) -> int:
 
 
 def marker(count: int) -> bytes:
-    """Return the first line for a survey in which so many queries had no answer."""
+    """Return the first line for the text of a survey in which `count` queries had no answer; b"" for 0."""
     return b"# unanswered: %d\n" % count if count else b""
 
 

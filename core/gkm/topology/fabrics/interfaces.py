@@ -10,5 +10,5 @@ _ADAPTER = re.compile(
 
 
 def is_host_interface(name: str) -> bool:
-    """Return whether an interface has a name as in a host, or as a switch's management port."""
+    """Return whether the name of a network interface is usual for a host, or for a switch's management port."""
     return _ADAPTER.match(name) is not None

@@ -23,7 +23,7 @@ _INTERFACE = re.compile(r"[A-Za-z0-9_.-]{1,15}", re.ASCII)  # IFNAMSIZ of Linux
 
 
 class Neighbor(NamedTuple):
-    """A device at the other end of a cable, as it announces itself by LLDP; a missing text is empty.
+    """A network neighbor: the device at the other end of a cable, as it announces itself by LLDP; missing texts are "".
 
     `is_host`: it announces a station without bridge and router, or names its port as a host does.
     """
@@ -37,7 +37,7 @@ class Neighbor(NamedTuple):
 
 
 def decode(text: bytes) -> tuple[Neighbor, ...]:
-    """Return the neighbors in the output of lldpcli.
+    """Return the neighbors of one node from the output of lldpcli.
 
     Raises:
         OutputUnreadable: the text has neither format.

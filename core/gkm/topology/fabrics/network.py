@@ -69,7 +69,7 @@ class MatchedHosts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FabricDiscovery:
-    """The result of reading a source: HyperNodes, the closest first; nodes that could not be placed; and faults.
+    """The result of reading a network source: HyperNodes, the closest first; nodes without a place; and faults.
 
     `faults` are sentences for a person, without content of the source. `hosts` tell an empty source from a source that
     shows other hosts.

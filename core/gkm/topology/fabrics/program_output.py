@@ -18,7 +18,7 @@ class OutputUnreadable(ValueError):
 def decode(
     text: bytes, decoder: Decoder[T], max_bytes: int, check: Callable[[bytes], None] = json_limits.check_objects
 ) -> T:
-    """Decode a text with `decoder`; `check` limits the number of values in it.
+    """Decode a program's output with `decoder`; `check` limits the number of values in it.
 
     Raises:
         OutputUnreadable: it is not JSON of that shape, or has too many bytes or values.

@@ -20,7 +20,7 @@ class TooIrregular(ValueError):
 
 
 def joined(connected: Mapping[str, frozenset[str]]) -> list[tuple[str, ...]]:
-    """Return groups of switches, sorted; `connected` has the hosts or lower groups of each switch.
+    """Return groups of switches (rails), sorted; `connected` has the hosts or lower groups of each switch.
 
     Raises:
         TooIrregular: the comparisons exceed MAX_WORK.

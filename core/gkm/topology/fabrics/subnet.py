@@ -32,7 +32,7 @@ class HostPort(NamedTuple):
 
 
 class Link(NamedTuple):
-    """All cables between two switches, with the smaller identifier first."""
+    """All cables between two switches; `first` is the smaller identifier."""
 
     first: str
     second: str

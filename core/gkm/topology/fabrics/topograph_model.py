@@ -55,7 +55,7 @@ class _Block(Struct):
 
 
 class TopographModel(Struct):
-    """The file. Older models have lists in place of mappings."""
+    """A topology file of topograph. Older files have lists in place of mappings."""
 
     switches: dict[str, _Switch | None] | list[_Switch] = field(default_factory=dict)
     capacity_blocks: dict[str, _CapacityBlock | None] | list[_CapacityBlock] = field(default_factory=dict)
@@ -87,7 +87,7 @@ class NodeNames:
 
 
 def named_domains(model: TopographModel) -> Iterator[NamedDomain]:
-    """Yield the domains of a model as named domains.
+    """Yield the domains of a topograph file as named domains.
 
     Raises:
         TreeInvalid: the model has two shapes at once, a block names no switch, or no block places its nodes.

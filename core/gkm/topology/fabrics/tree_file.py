@@ -24,7 +24,7 @@ _LINE = re.compile(r"line \d{1,9}")
 
 
 class TreeFileDomain(Struct):
-    """A domain in GKM's own file format."""
+    """A domain in a tree file of GKM's format, with its nodes and inner domains."""
 
     name: str
     level: LevelName
@@ -33,13 +33,13 @@ class TreeFileDomain(Struct):
 
 
 class Model(TopographModel):
-    """A file in GKM's or topograph's format."""
+    """A tree file in GKM's or topograph's format."""
 
     domains: tuple[TreeFileDomain, ...] = ()
 
 
 def parse(text: bytes) -> tuple[HyperNode, ...]:
-    """Return the HyperNodes of a file, the closest first; domains without nodes are left out.
+    """Return the HyperNodes of a tree file, the closest first; domains without nodes are left out.
 
     The level of a capacity block is `nvlink`; the level of a switch follows from its height: leaf, spine, core, tier-4
     and so on. A capacity block lies in the switch of its nodes.
@@ -64,7 +64,7 @@ def parse(text: bytes) -> tuple[HyperNode, ...]:
 
 
 def discover(text: bytes, nodes: Collection[str]) -> FabricDiscovery:
-    """Return the HyperNodes of a file, and how many of its nodes are among `nodes`.
+    """Return the HyperNodes of a tree file, and how many of its nodes are among `nodes`.
 
     Raises:
         TreeInvalid: as parse.

@@ -26,7 +26,7 @@ _SEVERAL = ""
 
 
 class PortRow(Struct, frozen=True):
-    """One port. `description` is "Computer IB Port" or "Switch IB Port"."""
+    """One port in an answer of UFM. `description` is "Computer IB Port" or "Switch IB Port"."""
 
     description: str | None = ""
     system_name: str | None = ""

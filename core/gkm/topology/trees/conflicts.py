@@ -20,7 +20,7 @@ _DEEPEST = 32
 
 
 class ConflictKind(StrEnum):
-    """A rule of Volcano for a whole set of HyperNodes that its API does not check, or an object of two writers.
+    """The kind of a conflict: a rule of Volcano about all HyperNodes that its API does not check, or two writers.
 
     Volcano accepts a tier name of several tiers, and uses one of these tiers; it also accepts a node in several
     domains.
@@ -86,7 +86,7 @@ def conflicts(
 
 
 def compatible(wanted: Mapping[str, HyperNode], foreign: Mapping[str, HyperNode]) -> dict[str, HyperNode]:
-    """Return those of GKM's HyperNodes that stay valid beside HyperNodes of other owners.
+    """Return the HyperNodes of GKM that stay valid beside HyperNodes of other owners.
 
     A HyperNode is left out if its name is taken, or if a foreign parent has no higher tier or is not the only one. It
     has no parent of ours if it has a foreign one. One that loses all members is left out too.

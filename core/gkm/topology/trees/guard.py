@@ -26,7 +26,7 @@ Places = Mapping[str, Mapping[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """The number of placed nodes, and the nodes that a change would remove from their domains."""
+    """The number of placed nodes, and the names of the nodes that a change would remove from their domains."""
 
     placed: int = 0
     nodes: frozenset[str] = frozenset()
@@ -34,7 +34,7 @@ class Losses:
 
 @dataclass(frozen=True, slots=True)
 class GuardState:
-    """`before` are the places that a change is compared with, one for each part of the API server that shows them.
+    """The guard's memory. `before` are the places to compare a change with, one for each part of the API server.
 
     `since` has the time of loss for each node that lost a place within the window. `suspected` nodes would lose a place
     in the first of `rounds` rounds; the last round was at `counted_at`. `losses` are the losses of the last change.
@@ -50,7 +50,7 @@ class GuardState:
 
     @property
     def tripped(self) -> bool:
-        """Return whether a change waits for confirmation."""
+        """Return whether a change of the tree waits for confirmation."""
         return self.rounds > 0
 
     def seeing(self, shown: Places) -> "GuardState":

@@ -49,7 +49,7 @@ _MAX_NAMED = 3
 
 @dataclass(frozen=True)
 class Merge:
-    """The result of merging: the path of each node, quarantined nodes, and the claims that are used."""
+    """The merge of several providers' placements: the path of each node, quarantined nodes, and the claims in use."""
 
     settings: Topology
     reader: Rows

@@ -19,7 +19,7 @@ _SLUG = 20
 
 
 def hypernode_name(level: str, name: str, identity: str, levels: Collection[str], *, hashed: bool) -> str:
-    """Return the name of a HyperNode: `<level>-<name>`, if that is legal and the name is unique at its level.
+    """Return the name of a domain's HyperNode: `<level>-<name>`, if that is legal and unique at its level.
 
     Otherwise it ends with a digest of level and identity; with `hashed` it does not contain the domain's name.
     `levels` are all levels: a-b and a could make the same name of c and b-c, so names at a-b end with a digest then.

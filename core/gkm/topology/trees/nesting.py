@@ -42,7 +42,7 @@ class Claim(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str]:
-        """Return what is equal in two claims about the same domain."""
+        """Return identity and name, which are equal in two claims about the same domain."""
         return self.identity, self.name
 
     @property
@@ -74,14 +74,14 @@ class Elsewhere(NamedTuple):
 
 
 class Path(NamedTuple):
-    """The claims about a node that are used, and where its sources differ."""
+    """The claims about a node that are used, and the differing claims of its other sources."""
 
     row: Row
     elsewhere: tuple[Elsewhere, ...] = ()
 
 
 class Rows:
-    """Creates rows from the places of all sources; equal rows are the same object."""
+    """Creates rows (a node's claims, by level) from the places of all sources; equal rows are the same object."""
 
     def __init__(self, settings: Topology) -> None:
         widest = len(settings.levels) - 1
@@ -137,7 +137,7 @@ class Rows:
 
 
 def escaped(name: str) -> str:
-    """Escape a name for use in an identity."""
+    """Escape the name of a domain for use in an identity."""
     return name.translate(_ESCAPES)
 
 
@@ -188,7 +188,7 @@ class Nesting:
 
 
 def nest(rows: Mapping[Row, Row], sizes: Mapping[Row, int]) -> Nesting:
-    """Return which claims of each row are used; `sizes` are the numbers of nodes with each row.
+    """Return which claims of each row are used; `sizes` has the number of nodes with each row.
 
     `sizes` are the numbers of nodes of the rows.
     """

@@ -19,18 +19,18 @@ _LONGEST_VALUE = 63
 
 
 def level_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    """Return those labels of a node that GKM writes for levels."""
+    """Return the labels of a node that GKM writes for levels of the topology."""
     return {key: value for key, value in labels.items() if key.startswith(PREFIX)}
 
 
 def difference(found: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str | None]:
-    """Return a patch that turns labels into the wanted ones; None removes a label."""
+    """Return a merge patch that turns the labels `found` into `wanted`; None removes a label."""
     patch: dict[str, str | None] = dict.fromkeys(found.keys() - wanted.keys())
     return patch | {key: value for key, value in wanted.items() if found.get(key) != value}
 
 
 def node_labels(tree: Tree, settings: Topology) -> Mapping[str, Mapping[str, str]]:
-    """Return the labels for each node of the tree.
+    """Return the topology labels for each node of the tree, by the node's name.
 
     A node without a domain has the label too, with a unique value: Kueue ignores nodes without the label. Values are
     unique at their level: other schedulers would join two racks of one name.

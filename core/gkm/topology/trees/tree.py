@@ -42,7 +42,7 @@ class Contradiction:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """The tree: levels from the closest to the widest, nodes in order, and the domains of each level.
+    """The tree of domains: levels from the closest to the widest, nodes in order, and the domains of each level.
 
     Each node is in one domain of each level. Quarantined nodes are in no domain.
     """

@@ -27,7 +27,7 @@ Tree = Mapping[str, HyperNode]
 
 
 class Write(NamedTuple):
-    """One write: the complete new HyperNode, or the HyperNode to delete."""
+    """One write to the API server: the complete new HyperNode, or the HyperNode to delete."""
 
     action: Literal["create", "update", "delete"]
     hypernode: HyperNode

@@ -95,7 +95,7 @@ class GatesController(Controller):
         return self._reports.get(run)
 
     def follow(self, runs: RunsView, reported: Callable[[], None]) -> None:
-        """Use the Runs and plans that another controller watches; `reported` is called after a new report."""
+        """Use the Runs and plans that another controller watches; `reported` is called after each new report."""
         self._runs, self._reported = runs, reported
 
     def run(self) -> None:

@@ -153,7 +153,7 @@ def reserved_for(claims: Mapping[str, int], own: Mapping[str, int]) -> dict[str,
 
 
 class Reservations:
-    """The GPUs that are reserved for each run on each node, with their sums; `pods` has one pod of each known run."""
+    """The GPUs reserved for each Run on each node, with sums; `pods` has one pod's demand for each known Run."""
 
     def __init__(
         self, by_run: Mapping[RunKey, Mapping[str, int]], pods: Mapping[RunKey, PodDemand | None] | None = None

@@ -88,7 +88,7 @@ def differs_in_numbers_only(old: RunStatus, new: RunStatus) -> bool:
 
 
 def apply_configuration(run: WatchedRun, status: RunStatus, version: str) -> Mapping[str, Any]:
-    """Return the object for server-side apply of the Run's status, valid only for the resourceVersion `version`."""
+    """Return the object that server-side apply of a Run's status sends, valid only for this resourceVersion."""
     zeros = {"gpus": 0, "domains": 0}
     return _status_object("Run", run.key, version, zeros | msgspec.to_builtins(status))
 
