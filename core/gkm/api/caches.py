@@ -57,12 +57,12 @@ class UpdatePolicy(Struct, frozen=True, rename="camel", omit_defaults=True):
 
     @property
     def tracks(self) -> bool:
-        """Return whether GKM follows the tag."""
+        """Return whether GKM follows the tag of the cache's image."""
         return self.mode == "Track"
 
     @property
     def seconds(self) -> float:
-        """Return the interval in seconds, clamped to its bounds: an object may predate the bounds in the schema."""
+        """Return the interval between resolutions of the tag in seconds, clamped: an object may predate the bounds."""
         return max(min(float(seconds_of(self.interval)), LONGEST_INTERVAL_SECONDS), SHORTEST_INTERVAL_SECONDS)
 
 
@@ -201,7 +201,7 @@ def kind_of(cache: Cache) -> str:
 
 
 def is_held_back(cache: Cache) -> bool:
-    """Return whether the condition HeldBack is True.
+    """Return whether the cache's condition HeldBack is True.
 
     The cache made pods fail more often than the generation before it.
     """

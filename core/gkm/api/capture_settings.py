@@ -65,9 +65,10 @@ class Capture(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """The files that pods add to private volumes: which volumes are captured, and where their images go.
 
     `mode`: `auto` captures every private volume whose attribute `capture` is not "false", `request` only volumes with
-    "true", and `off` captures no volume. Without `registry` and a signer no capture leaves a node, and `auto` "
-    "captures as `request` does. Images go to `registry`/<namespace of the pod>/<runtime>, at most `bytes_per_second` "
-    "of them from each node;
+    "true", and `off` captures no volume. Without `registry` and a signer no capture leaves a node, and `auto` captures
+    as `request` does. Images go to `registry`/<namespace of the pod>/<runtime>, at most `bytes_per_second` bytes a
+    second from each node.
+
     `credentials_secret` names a Secret with credentials (.dockerconfigjson) in GKM's own namespace, for pushes alone.
     Without it GKM uses the credentials of `registries.hosts`.
 

@@ -23,5 +23,5 @@ _NO_CLIQUE = re.compile(NO_CLIQUE)
 
 
 def names_clique(name: str) -> bool:
-    """Return whether a value is the name of an NVLink clique or cluster, not a placeholder such as `N.A` or zeros."""
+    """Return whether a text names an NVLink clique or cluster, and is no placeholder such as `N.A` or zeros."""
     return _NO_CLIQUE.match(name.strip().lower()) is None

@@ -6,7 +6,7 @@ _ANY = "*"
 
 
 class PolicyRule(Struct, frozen=True, rename="camel"):
-    """A rule; it allows only the named objects if it has `resource_names`."""
+    """A rule of a ClusterRole; it allows only the named objects if it has `resource_names`."""
 
     verbs: tuple[str, ...] | None = None
     api_groups: tuple[str, ...] | None = None
@@ -22,7 +22,7 @@ class PolicyRule(Struct, frozen=True, rename="camel"):
 
 
 class ClusterRole(Struct, frozen=True):
-    """A role. The API server fills in the rules of an aggregated one."""
+    """A ClusterRole. The API server fills in the rules of an aggregated ClusterRole."""
 
     rules: tuple[PolicyRule, ...] | None = None
 

@@ -27,19 +27,19 @@ class TemplateName(Struct, frozen=True, gc=False):
 
 
 class Channel(Struct, frozen=True, rename="camel", gc=False):
-    """How pods join the domain."""
+    """How pods join a ComputeDomain: by claims from a ResourceClaimTemplate."""
 
     resource_claim_template: TemplateName = TemplateName()
 
 
 class ComputeDomainSpec(Struct, frozen=True, gc=False):
-    """The spec; immutable."""
+    """The spec of a ComputeDomain; immutable."""
 
     channel: Channel = Channel()
 
 
 class DomainNode(Struct, frozen=True, gc=False):
-    """A node that joined. A node without a fabric has the clique "" and the index -1."""
+    """A node that joined a ComputeDomain. A node without a fabric has the clique "" and the index -1."""
 
     name: str
     clique_id: str = field(default="", name="cliqueID")
@@ -58,21 +58,21 @@ class DomainNode(Struct, frozen=True, gc=False):
 
 
 class ComputeDomainStatus(Struct, frozen=True):
-    """The status. Its `status` says Ready as soon as the domain exists (numNodes 0), so GKM counts `nodes` instead."""
+    """The status of a ComputeDomain. Its `status` is Ready as soon as the domain exists, so GKM counts `nodes`."""
 
     status: str = ""
     nodes: Annotated[tuple[DomainNode, ...], Meta(max_length=4096)] | None = None
 
 
 class ComputeDomain(Struct, frozen=True):
-    """A ComputeDomain. NVIDIA's controller tears it down once it is terminating, with any finalizers."""
+    """A ComputeDomain. NVIDIA's controller tears it down once it is being deleted, with any finalizers."""
 
     metadata: MnnvlMetadata
     spec: ComputeDomainSpec = ComputeDomainSpec()
     status: ComputeDomainStatus = ComputeDomainStatus()
 
     def outline(self, why: str) -> Self:
-        """Return a reduced copy of an object that is too large; a template name that cannot exist is left out."""
+        """Return a reduced copy of a ComputeDomain that is too large; a template name that cannot exist is left out."""
         spec = self.spec if len(self.template) <= MAX_TEXT else ComputeDomainSpec()
         return structs.replace(self, metadata=self.metadata.outline(why), spec=spec)
 
@@ -88,5 +88,5 @@ class ComputeDomain(Struct, frozen=True):
 
     @property
     def in_use(self) -> bool:
-        """Return whether the annotation of the domain states that pods use it."""
+        """Return whether the annotation on the ComputeDomain says that pods use it."""
         return self.metadata.annotation(PODS_USING) not in (None, "0")

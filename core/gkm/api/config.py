@@ -188,7 +188,7 @@ def read_file(path: Path, where: str) -> bytes:
 
 
 def parse(text: str | bytes, where: str = "configuration") -> Config:
-    """Return the configuration in a YAML text; an empty text means the defaults. Errors begin with `where`.
+    """Return the configuration in a YAML text; an empty text gives the defaults. Errors begin with `where`.
 
     Raises:
         ConfigInvalid: the text is not YAML, or has an unknown key or a value of the wrong kind.
@@ -197,7 +197,7 @@ def parse(text: str | bytes, where: str = "configuration") -> Config:
 
 
 def parse_verification(text: str | bytes, where: str = "verification") -> Verification:
-    """Return the section `verification` from a separate YAML text; raises as `parse` does."""
+    """Return the section `verification` of the configuration from a separate YAML text; raises as `parse` does."""
     return _read(text, Verification, where)
 
 

@@ -28,7 +28,7 @@ REMOVED = {
 
 
 def explained(error: msgspec.ValidationError, kind: type) -> str:
-    """Return the error as one sentence, with the allowed values, a similar known key, or why a key was removed."""
+    """Return a configuration error as one sentence, with allowed values, a similar key, or why a key was removed."""
     text = str(error)
     found = _LOCATED.fullmatch(text)
     if found is None:

@@ -11,7 +11,7 @@ from gkm.api.schemas import Schema
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind: its type, its names and the columns of `kubectl get`."""
+    """A kind of GKM's API: its type, its names, the columns of `kubectl get` and the validation rules."""
 
     type: type[msgspec.Struct]
     plural: str
@@ -135,7 +135,7 @@ LABELS = {"app.kubernetes.io/part-of": "gkm"}
 
 
 def definitions() -> dict[str, Schema]:
-    """Return {file name: CustomResourceDefinition} of every kind."""
+    """Return the CustomResourceDefinition of every kind by file name."""
     return {f"{GROUP}_{kind.plural}.yaml": definition(kind) for kind in KINDS}
 
 

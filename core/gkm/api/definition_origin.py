@@ -54,7 +54,7 @@ class Comparison:
 
     @property
     def origin(self) -> DefinitionOrigin:
-        """Return where the definition in the cluster comes from."""
+        """Return the origin of the CustomResourceDefinition in the cluster."""
         if self.other or (self.lacking and (self.added or not self.is_labelled)):
             return DefinitionOrigin.FOREIGN
         if self.lacking:
@@ -69,7 +69,7 @@ class Comparison:
 
 
 def compare(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Comparison:
-    """Compare a definition from a cluster with this version's definition of the same name."""
+    """Compare a CustomResourceDefinition from a cluster with this version's definition of the same name."""
     version, spec = ours["spec"]["versions"][0], _mapping(theirs.get("spec"))
     versions = spec.get("versions")
     found = next(

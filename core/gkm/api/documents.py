@@ -55,7 +55,7 @@ _Loader.add_implicit_resolver(_BOOL, re.compile(r"^(?:true|True|TRUE|false|False
 
 
 def decode(text: str | bytes, kind: type[T], values: int = MAX_VALUES, *, aliases: bool = False) -> T:
-    """Return the one document of a YAML text as a typed value.
+    """Return the only document of a YAML text as a typed value.
 
     Raises:
         InvalidYAML: it is not YAML, or has more than `values` values, too many levels, or refused constructs.
@@ -93,7 +93,7 @@ def _check(text: str | bytes, values: int, *, aliases: bool) -> None:
 
 
 def encode(value: Any, *, width: int = 80, ascii_only: bool = False) -> str:  # noqa: ANN401 -- anything that msgspec takes
-    """Return a value as YAML whose lines are printable, of about `width` characters.
+    """Return a value as YAML text whose lines are printable, of about `width` characters.
 
     `ascii_only` also escapes printable characters beyond ASCII. The fields stay in their order.
     """

@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class NodePool(Struct, frozen=True, rename="camel", gc=False):
-    """Nodes with the same GPU product and the same number of GPUs."""
+    """Numbers of nodes with the same GPU product and the same number of GPUs: all, and the whole free ones."""
 
     product: _Name
     """The GPU product, as a label of the node names it; "" without a label."""
@@ -39,7 +39,7 @@ class NodePool(Struct, frozen=True, rename="camel", gc=False):
 
 
 class CliqueCapacity(Struct, frozen=True):
-    """The nodes of one NVLink clique."""
+    """The numbers of nodes in one NVLink clique, by pool."""
 
     name: _Name
     pools: Annotated[tuple[NodePool, ...], Meta(max_length=MAX_POOLS)]
@@ -57,7 +57,7 @@ class CliqueCapacity(Struct, frozen=True):
 
 
 class DomainCapacity(Struct, frozen=True, rename="camel"):
-    """The capacity of a cluster for ComputeDomains."""
+    """The capacity of a cluster for ComputeDomains: nodes by NVLink clique, and nodes without a fabric."""
 
     cliques: Annotated[tuple[CliqueCapacity, ...], Meta(max_length=MAX_CLIQUES)] = ()
     """NVLink cliques, the ones with the most free nodes first, at most MAX_CLIQUES."""
@@ -66,13 +66,13 @@ class DomainCapacity(Struct, frozen=True, rename="camel"):
 
 
 class DomainsConfigMap(Struct, frozen=True):
-    """The ConfigMap."""
+    """The ConfigMap `gkm-domains`, reduced to its data."""
 
     data: dict[str, str] = field(default_factory=dict)
 
 
 def parse_capacity(text: str) -> DomainCapacity:
-    """Return the capacity in a JSON text.
+    """Return the capacity for ComputeDomains in a JSON text.
 
     Raises:
         ValueError: the text is not a capacity, or too long.

@@ -20,7 +20,7 @@ _Name = Annotated[str, Meta(max_length=253)]
 
 
 class ReadyReason(StrEnum):
-    """Reasons of MNNVLReady; if several apply, the first in this order is the reason."""
+    """Reasons of the condition MNNVLReady; if several apply, the first in this order is the reason."""
 
     DOMAIN_LOST = "DomainLost"
     DOMAIN_TERMINATING = "DomainTerminating"
@@ -40,7 +40,7 @@ UNUSED = (ReadyReason.WAITING_FOR_PODS, "no pod uses the domain")
 
 
 class CliqueMembers(Struct, frozen=True):
-    """The nodes of a domain in one NVLink clique."""
+    """Numbers of a ComputeDomain's nodes in one NVLink clique."""
 
     joined: Count
     ready: Count
@@ -65,12 +65,12 @@ class MNNVLReadiness(Condition, frozen=True, rename="camel"):
     """Joined nodes by NVLink clique, the largest first."""
 
     def text(self) -> str:
-        """Return the condition as the text of the annotation."""
+        """Return the condition as the JSON text of the annotation."""
         return msgspec.json.encode(self).decode()
 
 
 def unused(now: str) -> MNNVLReadiness:
-    """Return the condition of a domain that no pod uses.
+    """Return the condition MNNVLReady of a ComputeDomain that no pod uses.
 
     GKM writes it when it creates the domain, to save a later request.
     """
@@ -79,7 +79,7 @@ def unused(now: str) -> MNNVLReadiness:
 
 
 def parse_readiness(text: str | None) -> MNNVLReadiness | None:
-    """Return the condition in an annotation; None if it is absent or invalid."""
+    """Return the condition MNNVLReady in an annotation; None if it is absent or invalid."""
     if text is None or len(text) > MAX_TEXT:
         return None
     try:

@@ -60,7 +60,7 @@ class Remedy(StrEnum):
 
 
 class GKMError(Exception):
-    """An error for a person: `reason` for programs, `message` for people, `hint` for the next step.
+    """An error of GKM for a person: `reason` for programs, `message` for people, `hint` for the next step.
 
     The command line replaces a hint that is a `Remedy` by its own text; `about` is the registry that the hint is for.
     `detail` is a cause that users of the cluster must not see; only logs and the command line show it, with
@@ -89,5 +89,5 @@ class GKMError(Exception):
 
     @property
     def transient(self) -> bool:
-        """Return whether a later retry can succeed."""
+        """Return whether a later retry of the failed action can succeed."""
         return self.reason in TRANSIENT

@@ -19,14 +19,14 @@ _Names = Annotated[tuple[str, ...], Meta(max_length=2048)]
 
 
 class SharingFilter(Struct, frozen=True, rename="camel"):
-    """The cliques and scaling groups that a shared claim reaches."""
+    """The cliques and scaling groups of a PodCliqueSet that a shared claim reaches."""
 
     child_clique_names: _Names | None = None
     child_scaling_group_names: _Names | None = None
 
 
 class SharedClaim(Struct, frozen=True):
-    """A claim that Grove makes from a template, and adds to every container of the pods that it reaches.
+    """A ResourceClaim that Grove makes from a template, and adds to every container of the pods that it reaches.
 
     The template is one of the set with this name, or else an object of `namespace`; "" is the namespace of the set. A
     claim of a set or a scaling group may have a filter; without, it reaches all of their pods.
@@ -41,14 +41,14 @@ _Sharing = Annotated[tuple[SharedClaim, ...], Meta(max_length=256)]
 
 
 class CliqueSpec(Struct, frozen=True, rename="camel"):
-    """Pods of one kind: `replicas` times `pod_spec`."""
+    """The spec of a PodClique: pods of one kind, `replicas` times `pod_spec`."""
 
     replicas: _Replicas | None = None
     pod_spec: PodSpec = PodSpec()
 
 
 class CliqueTemplate(Struct, frozen=True, rename="camel"):
-    """A template of PodCliques."""
+    """A template of PodCliques in a PodCliqueSet."""
 
     name: str
     annotations: dict[str, str] | None = None
@@ -60,12 +60,12 @@ class CliqueTemplate(Struct, frozen=True, rename="camel"):
 
     @property
     def replicas(self) -> int:
-        """Return the number of pods; 0 and a missing number become 1, as in Grove's webhook."""
+        """Return the number of pods of the clique; 0 and a missing number become 1, as in Grove's webhook."""
         return self.spec.replicas or 1
 
 
 class ScalingGroupTemplate(Struct, frozen=True, rename="camel"):
-    """A template of PodCliqueScalingGroups: cliques that scale together."""
+    """A template of PodCliqueScalingGroups in a PodCliqueSet: cliques that scale together."""
 
     name: str
     clique_names: tuple[str, ...] = ()
@@ -78,14 +78,14 @@ class ScalingGroupTemplate(Struct, frozen=True, rename="camel"):
 
 
 class InlineClaimTemplate(Struct, frozen=True, rename="camel"):
-    """A template of a set, from which Grove makes claims that its pods share."""
+    """A claim template in a PodCliqueSet, from which Grove makes ResourceClaims that its pods share."""
 
     name: str = ""
     template_spec: TemplateSpec = TemplateSpec()
 
 
 class AnnotatedPart(NamedTuple):
-    """A part of a set that may have annotations: the set itself, a clique or a scaling group."""
+    """A part of a PodCliqueSet that may have annotations: the set itself, a clique or a scaling group."""
 
     kind: str
     name: str
@@ -93,7 +93,7 @@ class AnnotatedPart(NamedTuple):
 
 
 class SetTemplate(Struct, frozen=True, rename="camel"):
-    """The template of one replica of a set."""
+    """The template of one replica of a PodCliqueSet."""
 
     cliques: Annotated[tuple[CliqueTemplate, ...], Meta(max_length=1024)] | None = None
     pod_clique_scaling_groups: Annotated[tuple[ScalingGroupTemplate, ...], Meta(max_length=1024)] | None = None
@@ -102,14 +102,14 @@ class SetTemplate(Struct, frozen=True, rename="camel"):
 
 
 class SetSpec(Struct, frozen=True):
-    """The spec of a set."""
+    """The spec of a PodCliqueSet."""
 
     replicas: _Replicas | None = None
     template: SetTemplate = SetTemplate()
 
 
 class PodCliqueSet(Struct, frozen=True):
-    """A PodCliqueSet."""
+    """A PodCliqueSet, reduced to the fields that GKM reads."""
 
     metadata: MnnvlMetadata
     spec: SetSpec = SetSpec()
@@ -130,11 +130,11 @@ class PodCliqueSet(Struct, frozen=True):
 
     @property
     def replicas(self) -> int:
-        """Return the number of replicas; 0 if the field is missing."""
+        """Return the number of replicas of the set; 0 if the field is missing."""
         return self.spec.replicas or 0
 
     def shared_claims(self) -> Iterator[SharedClaim]:
-        """Yield the claims that any pods of the set share."""
+        """Yield the claims that the set, its scaling groups and its cliques share among pods."""
         yield from self.spec.template.resource_sharing or ()
         for group in self.scaling_groups:
             yield from group.resource_sharing or ()
@@ -142,7 +142,7 @@ class PodCliqueSet(Struct, frozen=True):
             yield from clique.resource_sharing or ()
 
     def memberships(self) -> Iterator[tuple[CliqueTemplate, ScalingGroupTemplate | None]]:
-        """Yield each clique template with its scaling group; None for a standalone clique.
+        """Yield each clique template of the set with its scaling group; None for a standalone clique.
 
         A template that several scaling groups list is yielded with each, although Grove's webhook refuses that.
         """
@@ -155,7 +155,7 @@ class PodCliqueSet(Struct, frozen=True):
                 yield clique, scaling_group
 
     def parts(self) -> Iterator[AnnotatedPart]:
-        """Yield the set, its cliques and its scaling groups, in this order."""
+        """Yield the annotated parts of the set: the set, its cliques and its scaling groups, in this order."""
         yield AnnotatedPart("PodCliqueSet", "", self.metadata.annotations or {})
         for clique in self.cliques:
             yield AnnotatedPart("clique", clique.name, clique.annotations or {})
@@ -164,7 +164,7 @@ class PodCliqueSet(Struct, frozen=True):
 
 
 class PodClique(Struct, frozen=True):
-    """A PodClique."""
+    """A PodClique, reduced to the fields that GKM reads."""
 
     metadata: MnnvlMetadata
     spec: CliqueSpec = CliqueSpec()

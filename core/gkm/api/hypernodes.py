@@ -22,7 +22,7 @@ _Labels = Annotated[dict[_Word, _Word], Meta(max_length=MAX_LABELS)]
 
 
 class ExactMatch(Struct, frozen=True, gc=False):
-    """A reference to one member by its name."""
+    """A reference to one member of a HyperNode by its name."""
 
     name: _Name = ""
 
@@ -34,14 +34,14 @@ class MemberSelector(Struct, frozen=True, rename="camel", gc=False):
 
 
 class HyperNodeMember(Struct, frozen=True, gc=False):
-    """A member of a HyperNode: a node or another HyperNode."""
+    """A member of a HyperNode: a Node or another HyperNode."""
 
     type: Literal["Node", "HyperNode"]
     selector: MemberSelector = MemberSelector()
 
 
 class HyperNodeSpec(Struct, frozen=True, rename="camel", gc=False):
-    """The spec. Volcano before 1.14 has no `tier_name`, and its API server drops it."""
+    """The spec of a HyperNode. Volcano before 1.14 has no `tier_name`, and its API server drops the field."""
 
     tier: int = 0
     tier_name: _Name = ""
@@ -49,7 +49,7 @@ class HyperNodeSpec(Struct, frozen=True, rename="camel", gc=False):
 
 
 class ThinMetadata(Struct, frozen=True, rename="camel", gc=False):
-    """The metadata that GKM reads."""
+    """The metadata of an object that GKM reads: name, labels, uid and resourceVersion."""
 
     name: _Name
     labels: _Labels | None = None
@@ -58,7 +58,7 @@ class ThinMetadata(Struct, frozen=True, rename="camel", gc=False):
 
 
 class HyperNodeObject(Struct, frozen=True, gc=False):
-    """A HyperNode of any source."""
+    """A HyperNode on the API server, written by GKM or another owner."""
 
     metadata: ThinMetadata
     spec: HyperNodeSpec = HyperNodeSpec()
@@ -75,14 +75,14 @@ class HyperNodeObject(Struct, frozen=True, gc=False):
 
 
 class TopologyLevelLabel(Struct, frozen=True, rename="camel", gc=False):
-    """The node label of a level, and the other name that KAI gives it."""
+    """A level of a Topology of Kueue or KAI: its node label, and the other name that KAI gives it."""
 
     node_label: _Word = ""
     alias: _Word = ""
 
 
 class SchedulerTopologySpec(Struct, frozen=True, gc=False):
-    """The levels from the widest to the closest."""
+    """The levels of a Topology of Kueue or KAI, from the widest to the closest."""
 
     levels: Annotated[tuple[TopologyLevelLabel, ...], Meta(max_length=64)] = field(default=())
 
@@ -95,7 +95,7 @@ class SchedulerTopology(Struct, frozen=True, gc=False):
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Return the node labels of the levels, from the widest to the closest."""
+        """Return the keys of the node labels of the levels, from the widest to the closest."""
         return tuple(level.node_label for level in self.spec.levels)
 
     @property

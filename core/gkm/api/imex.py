@@ -18,7 +18,7 @@ CHANNEL, DAEMON = "channel", "daemon"
 
 
 class IMEXMode(StrEnum):
-    """The values of `imex.mode` in NVIDIA's chart, and a value for an unknown mode."""
+    """Who runs the IMEX daemons: the values of `imex.mode` in NVIDIA's chart, and a value for an unknown mode."""
 
     DRIVER_MANAGED = "driverManaged"
     HOST_MANAGED = "hostManaged"
@@ -40,20 +40,20 @@ class PublishedDevice(Struct, frozen=True, gc=False):
 
 
 class SliceSpec(Struct, frozen=True):
-    """The devices of one driver on one node."""
+    """The spec of a ResourceSlice: devices of one driver on one node."""
 
     driver: str = ""
     devices: tuple[PublishedDevice, ...] | None = None
 
 
 class PublishedDevices(Struct, frozen=True):
-    """A ResourceSlice (resource.k8s.io/v1)."""
+    """A ResourceSlice (resource.k8s.io/v1), reduced to the types of its devices."""
 
     spec: SliceSpec = SliceSpec()
 
     @property
     def types(self) -> frozenset[str]:
-        """Return the types of its devices; an empty set for another driver's slice."""
+        """Return the device types of the slice; an empty set for another driver's slice."""
         devices = self.spec.devices or () if self.spec.driver == DRIVER else ()
         return frozenset(device.attributes.type.string or "" for device in devices)
 

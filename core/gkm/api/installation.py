@@ -39,7 +39,7 @@ def driver_differences(found: Mapping[str, Any]) -> list[str]:
 
 
 def is_our_daemon_set(found: Mapping[str, Any], name: str) -> bool:
-    """Return whether a DaemonSet of this name is shipped by GKM."""
+    """Return whether a DaemonSet was shipped by GKM, by its labels; `name` is its name."""
     labels = _mapping(_mapping(found.get("metadata")).get("labels"))
     selector = _mapping(_mapping(_mapping(found.get("spec")).get("selector")).get("matchLabels"))
     return labels.get(_PART_OF) == "gkm" and selector.get(_NAME) == name

@@ -18,7 +18,7 @@ _QUOTE = ord('"')
 
 
 class TooManyValues(ValueError):
-    """The text holds more values than its length allows."""
+    """The JSON text holds more values than the limit allows."""
 
 
 def _check(text: bytes, *, what: str, separators: bytes, bytes_each: int) -> None:

@@ -30,7 +30,7 @@ class KServe(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
 
 
 class CachePath(Struct, frozen=True, rename="camel"):
-    """A directory of an image, and where a container has it; "" if KServe finds out by itself."""
+    """A directory of a KernelCache's image, and the path where a container has it; "" if KServe finds out by itself."""
 
     container_name: str = ""
     container_path: str = ""
@@ -38,20 +38,20 @@ class CachePath(Struct, frozen=True, rename="camel"):
 
 
 class Footprints(Struct, frozen=True, rename="camel"):
-    """Digests of what a cache depends on; "" for an image of a runtime that has no fixed digest."""
+    """Digests of what a KernelCache depends on; "" for an image of a runtime that has no fixed digest."""
 
     workload_footprint: str = ""
     compatibility_footprint: str = ""
 
 
 class CacheIdentity(Struct, frozen=True):
-    """The identity of a kernel cache: what it was built for."""
+    """The identity of a KernelCache: the workload and hardware that it was built for, as digests."""
 
     footprints: Footprints = Footprints()
 
 
 class Artifact(Struct, frozen=True, rename="camel"):
-    """A cache image and its content."""
+    """The image of a KernelCache, and its content."""
 
     image_reference: str
     cache_paths: Annotated[tuple[CachePath, ...], Meta(max_length=64)] = ()
@@ -59,7 +59,7 @@ class Artifact(Struct, frozen=True, rename="camel"):
 
 
 class NodeGroupRef(Struct, frozen=True):
-    """A KernelCacheNodeGroup; "" if absent."""
+    """The name of a KernelCacheNodeGroup; "" if absent."""
 
     name: str = ""
 
@@ -72,7 +72,7 @@ class KernelCacheSpec(Struct, frozen=True, rename="camel"):
 
 
 class KernelCacheVerification(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The result of verifying the image."""
+    """The result of verifying the image of a KernelCache."""
 
     mode: str
     state: str
@@ -83,7 +83,7 @@ class KernelCacheVerification(Struct, frozen=True, rename="camel", omit_defaults
 
 
 class KernelCacheCounts(Struct, frozen=True, rename="camel"):
-    """Numbers of nodes."""
+    """Numbers of nodes in the status of a KernelCache, by state."""
 
     node_count: int = 0
     nodes_ready: int = 0
@@ -92,13 +92,13 @@ class KernelCacheCounts(Struct, frozen=True, rename="camel"):
 
 
 class KernelCacheUsage(Struct, frozen=True, rename="camel"):
-    """Pods that use the cache; GKM does not write their list."""
+    """The number of pods that use a KernelCache; GKM does not write their list."""
 
     total_pods_using: int = 0
 
 
 class KernelCacheStatus(HasConditions, Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Observed state of a KernelCache, as far as GKM writes it."""
+    """The status of a KernelCache, as far as GKM writes it."""
 
     state: str = ""
     verification: KernelCacheVerification | None = None
@@ -108,7 +108,7 @@ class KernelCacheStatus(HasConditions, Struct, frozen=True, rename="camel", omit
 
 
 class KernelCache(Struct, frozen=True):
-    """A finished kernel cache, as KServe describes it."""
+    """A KernelCache: a finished kernel cache, as KServe describes it."""
 
     metadata: ObjectMeta
     spec: KernelCacheSpec
@@ -116,7 +116,7 @@ class KernelCache(Struct, frozen=True):
 
 
 class WatchedKernelCache(Struct, frozen=True):
-    """The name of a KernelCache, and nothing that a user may fill."""
+    """A KernelCache as GKM's watch holds it: its name, and no field that a user may fill."""
 
     metadata: ObjectMeta
 
@@ -126,14 +126,14 @@ class WatchedKernelCache(Struct, frozen=True):
 
 
 class NodeGroupSpec(Struct, frozen=True, rename="camel"):
-    """The nodes of a group."""
+    """The spec of a KernelCacheNodeGroup: which nodes it selects."""
 
     node_selector: dict[str, str] = field(default_factory=dict)
     tolerations: list[dict[str, object]] = field(default_factory=list)
 
 
 class KernelCacheNodeGroup(Struct, frozen=True):
-    """A group of nodes that prepare caches, as it is watched."""
+    """A KernelCacheNodeGroup: a group of nodes that prepare caches, as GKM's watch holds it."""
 
     metadata: ObjectMeta
     spec: NodeGroupSpec = field(default_factory=NodeGroupSpec)

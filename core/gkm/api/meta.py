@@ -18,7 +18,7 @@ ObservedGeneration = Annotated[int, Meta(ge=0, description="metadata.generation 
 
 
 class OwnerReference(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """An owner of an object; Kubernetes deletes the object with its owner."""
+    """An owner reference of an object; Kubernetes deletes the object with its owner."""
 
     api_version: str
     kind: str
@@ -71,13 +71,13 @@ Conditions = Annotated[
 
 
 class HasConditions:
-    """A status with conditions."""
+    """A base class of statuses with conditions."""
 
     __slots__ = ()
     conditions: list[Condition]
 
     def condition(self, kind: str) -> Condition | None:
-        """Return the condition of a type; None if absent."""
+        """Return the condition of the status with this type; None if absent."""
         return next((condition for condition in self.conditions if condition.type == kind), None)
 
 
@@ -100,14 +100,14 @@ def with_condition(conditions: Iterable[Condition], new: Condition) -> list[Cond
 
 
 def seconds_of(interval: str) -> int:
-    """Return the seconds in an interval such as `1h30m`; 0 for text in another format."""
+    """Return the number of seconds in an interval such as `1h30m`; 0 for text in another format."""
     found = _INTERVAL.fullmatch(interval)
     hours, minutes, seconds = (int(part or 0) for part in found.groups()) if found else (0, 0, 0)
     return hours * 3600 + minutes * 60 + seconds
 
 
 def utc_time(text: str | None) -> datetime | None:
-    """Return a timestamp with an offset as UTC; None for invalid text."""
+    """Return a timestamp text with an offset as a time in UTC; None for invalid text."""
     try:
         found = datetime.fromisoformat(text or "")
         return found.astimezone(UTC) if found.tzinfo is not None else None
@@ -121,7 +121,7 @@ def timestamp(moment: datetime | None = None) -> str:
 
 
 def thin_metadata(found: ObjectMeta, labels: Collection[str] = (), annotations: Collection[str] = ()) -> ObjectMeta:
-    """Return metadata with these labels and annotations only, without owners and finalizers.
+    """Return metadata with only these labels and annotations, and without owners and finalizers.
 
     All thin metadata share their empty values to save memory, so callers must not modify them.
     """

@@ -69,7 +69,7 @@ _LONGEST_WORD = 64
 
 
 class Owner(Struct, frozen=True, rename="camel", gc=False):
-    """An owner reference."""
+    """An owner reference of an object, with its flag `controller`."""
 
     api_version: str
     kind: str
@@ -79,12 +79,12 @@ class Owner(Struct, frozen=True, rename="camel", gc=False):
 
     @property
     def possible(self) -> bool:
-        """Return whether an object with this name can exist."""
+        """Return whether an owner with this name can exist: its texts are not too long."""
         return max(map(len, (self.api_version, self.kind, self.name, self.uid))) <= MAX_TEXT
 
 
 class MnnvlMetadata(Struct, frozen=True, rename="camel"):
-    """Metadata with only the labels and annotations that GKM reads: a cluster has thousands of these objects."""
+    """Metadata of an object with only the labels and annotations that GKM reads: a cluster has thousands of them."""
 
     name: str = ""
     namespace: str = ""
@@ -119,11 +119,11 @@ class MnnvlMetadata(Struct, frozen=True, rename="camel"):
         )
 
     def label(self, key: str) -> str:
-        """Return a label; "" if absent."""
+        """Return the value of a label of the object; "" if absent."""
         return (self.labels or {}).get(key, "")
 
     def annotation(self, key: str) -> str | None:
-        """Return an annotation; None if absent, because an empty one is an error of the user."""
+        """Return the value of an annotation of the object; None if absent, because an empty value is a user's error."""
         return (self.annotations or {}).get(key)
 
     @property
@@ -138,7 +138,7 @@ class MnnvlMetadata(Struct, frozen=True, rename="camel"):
 
 
 def mnnvl_annotations(annotations: dict[str, str] | None) -> dict[str, str] | None:
-    """Return the annotations that GKM reads; None without any."""
+    """Return those annotations that GKM reads about ComputeDomains; None without any."""
     return _only(_ANNOTATIONS, annotations)
 
 

@@ -12,6 +12,6 @@ NAME: Final = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.
 
 
 def cache_label(namespace: str | None, name: str) -> str | None:
-    """Return the label key of a cache, None if its name is no valid key. The namespace ends at the first dot."""
+    """Return the key of the Node label of a ready cache, None if the cache's name gives no valid key."""
     found = f"{namespace or CLUSTER_SCOPE}.{name}"
     return CACHE_PREFIX + found if NAME.fullmatch(found) else None

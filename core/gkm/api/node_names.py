@@ -23,7 +23,7 @@ _RANGE = re.compile(r"(?P<first>[0-9]{1,18})(?:-(?P<last>[0-9]{1,18}))?")
 
 
 class NamesUnreadable(ValueError):
-    """The text is not a list of names; the message states the position."""
+    """The text is not a list of node names; the message states the position."""
 
 
 class _Numbered(NamedTuple):
@@ -40,7 +40,7 @@ class _Numbered(NamedTuple):
 
 
 def fold(names: Sequence[str]) -> str:
-    """Return names as one compact text in the same order.
+    """Return names of nodes as one compact text in the same order.
 
     Raises:
         ValueError: a name is not a valid name of a node.
@@ -50,12 +50,12 @@ def fold(names: Sequence[str]) -> str:
 
 
 def fold_sorted(names: Iterable[str]) -> str:
-    """Return names as one compact text, sorted and each once; gpu-2 comes before gpu-10, so that ranges are formed."""
+    """Return names of nodes as one compact text, sorted and each once; gpu-2 precedes gpu-10: ranges are formed."""
     return fold(sorted(set(names), key=_by_numbers))
 
 
 def unfold(text: str, limit: int = MAX_NAMES) -> tuple[str, ...]:
-    """Return the names in a compact text, in their order.
+    """Return the names of nodes in a compact text, in their order.
 
     Raises:
         NamesUnreadable: the text is not in the form of `fold`, or has more than `limit` names (or than MAX_NAMES).

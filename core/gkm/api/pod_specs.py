@@ -10,7 +10,7 @@ Quantities = dict[str, str | int | float]
 
 
 class NamedClaim(Struct, frozen=True):
-    """A claim of the pod that a container uses."""
+    """A claim of the pod that a container uses, by the name of its entry in `resourceClaims`."""
 
     name: str
 
@@ -24,7 +24,7 @@ class ContainerResources(Struct, frozen=True):
 
 
 class Container(Struct, frozen=True):
-    """A container or init container."""
+    """A container or init container of a pod, reduced to its name and resources."""
 
     name: str = ""
     resources: ContainerResources | None = None
@@ -42,7 +42,7 @@ _Containers = Annotated[tuple[Container, ...], Meta(max_length=4096)]
 
 
 class PodSpec(Struct, frozen=True, rename="camel"):
-    """The containers and claims of a pod."""
+    """A pod specification, reduced to its containers and claims."""
 
     containers: _Containers | None = None
     init_containers: _Containers | None = None
@@ -54,7 +54,7 @@ class PodSpec(Struct, frozen=True, rename="camel"):
         return self.resource_claims or ()
 
     def each_container(self) -> Iterator[tuple[str, int, Container]]:
-        """Yield (field, index, container) of all containers, init containers first."""
+        """Yield (field, index, container) of all containers of the pod, init containers first."""
         for name, containers in (("initContainers", self.init_containers), ("containers", self.containers)):
             for index, container in enumerate(containers or ()):
                 yield name, index, container

@@ -70,7 +70,7 @@ class Identity(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
             full_match(self.subject_reg_exp)
 
     def matches(self, issuer: str, subject: str) -> bool:
-        """Return whether a certificate with this issuer and subject matches."""
+        """Return whether a certificate with this issuer and subject matches this identity."""
         if issuer != self.authority or not subject:
             return False
         return full_match(self.subject_reg_exp)(subject) if self.subject_reg_exp else subject == self.subject
@@ -86,7 +86,7 @@ class Identity(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
 
 
 def ca_issuer(path: str) -> str:
-    """Return the issuer text for certificates from the authorities in a file."""
+    """Return the issuer that stands for certificates from the authorities in a file."""
     return f"{CA_ISSUER}{path}"
 
 
@@ -211,7 +211,7 @@ class Verification(Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
             raise ValueError(f"`recheckInterval` is 0 (never) or at least {SHORTEST_RECHECK_SECONDS:g} seconds")
 
     def files(self) -> Iterator[str]:
-        """Yield the paths of the files that verification reads."""
+        """Yield the paths of the files that verification reads: keys, certificate authorities and trusted roots."""
         for policy in self.policies:
             yield from (key for key in policy.keys if not is_pem(key))
             yield from policy.certificate_authorities
@@ -220,7 +220,7 @@ class Verification(Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
 
 
 def is_pem(key: str) -> bool:
-    """Return whether a configured key is PEM text, not a path."""
+    """Return whether a configured public key is PEM text, not a path."""
     return key.lstrip().startswith("-----BEGIN")
 
 

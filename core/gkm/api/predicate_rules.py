@@ -20,7 +20,7 @@ _ERROR = re.compile(r"ERROR: <input>:(\d+):(\d+): ([^\n]*)")
 
 
 def compile_rule(expression: str) -> Any:  # noqa: ANN401 -- the engine publishes no types
-    """Compile a rule, a CEL expression that returns true or false.
+    """Compile a rule about attestations, a CEL expression that returns true or false.
 
     Raises:
         ValueError: it is longer than MAX_EXPRESSION, or invalid; the message has line and column.

@@ -11,26 +11,26 @@ API_VERSION = "resource.k8s.io/v1"
 
 
 class DeviceRequest(Struct, frozen=True, rename="camel", gc=False):
-    """A request for devices of one class."""
+    """A request of a ResourceClaim for devices of one class."""
 
     device_class_name: str = ""
 
 
 class ClaimRequest(Struct, frozen=True, rename="camel"):
-    """A request of a claim: `exactly` one class, or the first class that is available."""
+    """A request of a ResourceClaim: `exactly` one class, or the first class that is available."""
 
     exactly: DeviceRequest | None = None
     first_available: Annotated[tuple[DeviceRequest, ...], Meta(max_length=8)] | None = None
 
 
 class ClaimDevices(Struct, frozen=True):
-    """The devices of a claim."""
+    """The device requests of a ResourceClaim."""
 
     requests: Annotated[tuple[ClaimRequest, ...], Meta(max_length=32)] | None = None
 
 
 class ClaimSpec(Struct, frozen=True):
-    """The spec of a claim."""
+    """The spec of a ResourceClaim, reduced to its device requests."""
 
     devices: ClaimDevices = ClaimDevices()
 
@@ -43,7 +43,7 @@ class ClaimSpec(Struct, frozen=True):
 
 
 class TemplateSpec(Struct, frozen=True):
-    """The spec of a template: the spec of the claims made from it."""
+    """The spec of a ResourceClaimTemplate: the spec of the claims made from it."""
 
     spec: ClaimSpec = ClaimSpec()
 
@@ -52,18 +52,18 @@ _NO_SPEC = TemplateSpec()
 
 
 class ResourceClaimTemplate(Struct, frozen=True):
-    """A template of claims."""
+    """A ResourceClaimTemplate, reduced to the fields that GKM reads."""
 
     metadata: MnnvlMetadata
     spec: TemplateSpec = TemplateSpec()
 
     def device_classes(self) -> Iterator[str]:
-        """Yield the device classes that claims made from it request."""
+        """Yield the device classes that claims made from the template request."""
         return self.spec.spec.device_classes()
 
 
 class WatchedClaimTemplate(ResourceClaimTemplate, frozen=True):
-    """A template of claims as watched objects hold it; each device class is kept once and `spec` is emptied."""
+    """A ResourceClaimTemplate as a watch holds it; each device class is kept once and `spec` is emptied."""
 
     classes: tuple[str, ...] = ()
 
@@ -73,7 +73,7 @@ class WatchedClaimTemplate(ResourceClaimTemplate, frozen=True):
             structs.force_setattr(self, "spec", _NO_SPEC)
 
     def device_classes(self) -> Iterator[str]:
-        """Yield the device classes that claims made from it request."""
+        """Yield the device classes that claims made from the template request."""
         return iter(self.classes)
 
     def outline(self, why: str) -> Self:
@@ -82,7 +82,7 @@ class WatchedClaimTemplate(ResourceClaimTemplate, frozen=True):
 
 
 class ResourceClaim(Struct, frozen=True):
-    """A claim."""
+    """A ResourceClaim, reduced to the fields that GKM reads."""
 
     metadata: MnnvlMetadata
     spec: ClaimSpec = ClaimSpec()

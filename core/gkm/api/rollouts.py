@@ -41,7 +41,7 @@ def rank_of(node: str, digest: str) -> str:
 
 
 def is_open(policy: RolloutPolicy | None, status: RolloutStatus | None, node: str, digest: str) -> bool:
-    """Return whether a node may pull a digest now; always True without a limit."""
+    """Return whether the rollout of a cache lets a node pull a digest now; always True without a policy."""
     if policy is None:
         return True
     return status is not None and status.digest == digest and rank_of(node, digest) <= status.open_rank

@@ -37,7 +37,7 @@ _OF_EVERY_OBJECT = {
 
 
 def of_kind(kind: type[Struct], rules: Iterable[Mapping[str, str]]) -> Schema:
-    """Return the OpenAPI schema of a kind with metadata, spec and status; `rules` are CEL validation rules."""
+    """Return the OpenAPI schema of a kind of GKM's API; `rules` are CEL validation rules."""
     (_,), components = msgspec.json.schema_components((kind,), ref_template="{name}")
     for found in _structs(inspect.type_info(kind)):
         _complete(components[found.cls.__name__]["properties"], found)

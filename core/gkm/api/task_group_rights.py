@@ -21,7 +21,7 @@ _API = "rbac.authorization.k8s.io"
 
 
 def rules(settings: TaskGroups, verbs: Sequence[str] = VERBS) -> list[dict[str, Any]]:
-    """Return one RBAC rule for each API group of the allowed kinds."""
+    """Return one RBAC rule for each API group of the kinds that templates may create."""
     groups: defaultdict[str, set[str]] = defaultdict(set)
     for allowed in settings.allowed_kinds:
         groups[allowed.group].add(allowed.plural)
@@ -31,7 +31,7 @@ def rules(settings: TaskGroups, verbs: Sequence[str] = VERBS) -> list[dict[str, 
 
 
 def manifests(settings: TaskGroups) -> list[dict[str, Any]]:
-    """Return the roles of the controllers and of the admission webhook, with their bindings."""
+    """Return the roles for group templates of the controllers and of the admission webhook, with their bindings."""
     dry_runs = {"name": _ADMISSION, "namespace": DRY_RUNS}
     return [
         *_bound("ClusterRole", {"name": NAME}, rules(settings), "gkm-controllers"),

@@ -23,7 +23,7 @@ Keys = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class LabelFamily:
-    """Keys of labels by level, and keys of NVLink domains, which come after the configured keys.
+    """Keys of Node labels of one preset: by level, and for NVLink domains, which come after the configured keys.
 
     `further` keys say where nodes are as well, and belong to no level.
     """

@@ -14,7 +14,7 @@ _NO_STATUS, _DEFAULT_POLICY = CacheStatus(), UpdatePolicy()
 
 
 class WatchedCache(GKMCache, frozen=True, rename="camel", tag_field="kind", tag="GKMCache"):
-    """A GKMCache as watched objects hold it: with reduced metadata. `oversized` names a field that is too large."""
+    """A GKMCache as a watch holds it: with reduced metadata. `oversized` names a field that is too large."""
 
     oversized: str = ""
 
@@ -22,13 +22,13 @@ class WatchedCache(GKMCache, frozen=True, rename="camel", tag_field="kind", tag=
         _reduce(self)
 
     def outline(self, why: str) -> "WatchedCache":
-        """See gkm.kube.memory.HasOutline."""
+        """Return a copy of a cache that is too large, with its image only; `why` names the field."""
         metadata, spec = thin_metadata(self.metadata), CacheSpec(self.spec.image)
         return WatchedCache(metadata, spec, self.status, oversized=why)
 
 
 class WatchedClusterCache(ClusterGKMCache, frozen=True, rename="camel", tag_field="kind", tag="ClusterGKMCache"):
-    """A ClusterGKMCache as watched objects hold it: with reduced metadata."""
+    """A ClusterGKMCache as a watch holds it: with reduced metadata. `oversized` names a field that is too large."""
 
     oversized: str = ""
 
@@ -36,7 +36,7 @@ class WatchedClusterCache(ClusterGKMCache, frozen=True, rename="camel", tag_fiel
         _reduce(self)
 
     def outline(self, why: str) -> "WatchedClusterCache":
-        """See gkm.kube.memory.HasOutline."""
+        """Return a copy of a cache that is too large, with its image only; `why` names the field."""
         metadata, spec = thin_metadata(self.metadata), CacheSpec(self.spec.image)
         return WatchedClusterCache(metadata, spec, self.status, oversized=why)
 

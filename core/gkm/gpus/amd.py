@@ -25,7 +25,7 @@ _MAX_MODEL = 96
 
 
 def read(devices: Path) -> Inventory:
-    """Return the GPUs that AMD SMI lists; without binding, driver or GPUs an empty reading without errors."""
+    """Return the AMD GPUs that AMD SMI lists; without binding, driver or GPUs an empty reading without errors."""
     try:
         smi = importlib.import_module(BINDING)
     except Exception as error:  # noqa: BLE001 -- the import loads a library and may fail in any way
@@ -104,7 +104,7 @@ def _arch(asic: dict[str, object]) -> str:
 
 
 def warp_size(arch: str) -> int:
-    """Return the threads of a warp, 0 for an unknown processor; AMD SMI does not report it.
+    """Return the number of threads in a warp of an AMD GPU, 0 for an unknown processor; AMD SMI does not report it.
 
     64 up to gfx9 (GCN, CDNA), 32 from gfx10 on (RDNA): LLVM's FEATURE_WAVE32, which HIP compiles for by default (llvm
     D88370, clang/test/Driver/hip-wavefront-size.hip).

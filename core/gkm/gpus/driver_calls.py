@@ -33,7 +33,7 @@ class DriverCalls:
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """Return the failures as text."""
+        """Return the failures of driver calls as texts."""
         return tuple(f"{fault.call}: {fault.message}" for fault in self.faults)
 
     def query(self, call: str, function: Callable[[], _T], default: _T, *, optional: bool = False) -> _T:

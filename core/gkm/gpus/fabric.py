@@ -40,7 +40,7 @@ _CONFIGURATIONS = {
 def decode(
     cluster_uuid: Sequence[int], clique_id: int | None, state: int, status: str, *, mask: int = 0, summary: int = 0
 ) -> GpuFabricInfo | None:
-    """Return the fabric of a GPU; None for a GPU without a fabric.
+    """Return the NVLink fabric information of a GPU; None for a GPU without a fabric.
 
     `status` is the text of the registration's result and is used only once the registration is complete. An all-zero
     cluster UUID means that the GPU is not attached (meta-pytorch/torchcomms #1385), so two nodes cannot share it as a
@@ -79,7 +79,7 @@ def health(mask: int, summary: int) -> str:
 
 
 def problems_in_mask(mask: int) -> list[str]:
-    """Return the problems in a health mask."""
+    """Return the problems in NVML's health mask of the NVLink fabric as texts."""
     problems = [text for shift, (bad, text) in _PROBLEMS.items() if _field(mask, shift) == bad]
     configuration = _configuration(mask)
     if configuration > _CORRECT:
@@ -88,7 +88,7 @@ def problems_in_mask(mask: int) -> list[str]:
 
 
 def impairs(mask: int) -> bool:
-    """Return whether a mask makes the fabric unusable: an unhealthy route, no partition, an incorrect configuration.
+    """Return whether NVML's health mask means an unusable fabric: bad route, no partition, or wrong configuration.
 
     Jobs can still work with degraded bandwidth, during a route recovery, and while the fabric manager is away.
     """
@@ -97,7 +97,7 @@ def impairs(mask: int) -> bool:
 
 
 def merged(masks: Sequence[int]) -> int:
-    """Return a mask with the worst value of each field over all masks."""
+    """Return an NVML health mask with the worst value of each field over all masks."""
     whole = 0
     for shift, (bad, _) in _PROBLEMS.items():
         good = _FALSE if bad == _TRUE else _TRUE

@@ -15,7 +15,7 @@ NOT_READY = "NOT_READY"
 
 
 class FlapFilter:
-    """Remembers, for each backend, the GPUs of the last good reading."""
+    """Remembers the GPUs of the last good reading, for each backend."""
 
     def __init__(self) -> None:
         self._last_gpus: dict[str, tuple[Gpu, ...]] = {}

@@ -12,12 +12,12 @@ _MAX_TYPE = 63  # it is also the value of a label
 
 
 def gpu_type(model: str) -> str:
-    """Return a model in the spelling of labels: `nvidia-a100-sxm4-80gb`."""
+    """Return the model of a GPU in the spelling of labels: `nvidia-a100-sxm4-80gb`."""
     return re.sub(r"[^a-z0-9.]+", "-", model.lower())[:_MAX_TYPE].strip("-.")
 
 
 def groups(gpus: Iterable[Gpu]) -> list[GPUGroup]:
-    """Return the groups in the order of their first GPU. A lost GPU has no arch, so it equals no healthy one."""
+    """Return the groups of equal GPUs in the order of their first GPU."""
     members_of: list[tuple[GPUGroup, list[int]]] = []
     for gpu in sorted(gpus, key=lambda gpu: gpu.index):
         description = _description(gpu)

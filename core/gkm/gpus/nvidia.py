@@ -69,7 +69,7 @@ _MAX_STEPS = 256
 
 
 def read(devices: Path) -> Inventory:
-    """Return the GPUs that NVML lists; without GPUs or a driver an empty reading without errors."""
+    """Return the NVIDIA GPUs that NVML lists; without GPUs or a driver an empty reading without errors."""
     load()
     try:
         pynvml.nvmlInit()
@@ -236,7 +236,7 @@ def text_of(error: pynvml.NVMLError) -> str:
 
 
 def cuda_version(number: int) -> str:
-    """Return 1000 * major + 10 * minor (nvml.h, nvmlSystemGetCudaDriverVersion) as `major.minor`."""
+    """Return NVML's number of a CUDA version, 1000 * major + 10 * minor, as `major.minor`; "" for 0."""
     return f"{number // 1000}.{number % 1000 // 10}" if number > 0 else ""
 
 

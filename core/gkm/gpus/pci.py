@@ -21,7 +21,7 @@ def drivers_of_gpus(vendor: str, devices: Path) -> list[str]:
 
 
 def normalized(address: str) -> str:
-    """Return an address in the form of sysfs: NVML's `00000000:01:00.0` is `0000:01:00.0`; "" for an invalid one."""
+    """Return a PCI address in the form of sysfs: NVML's `00000000:01:00.0` is `0000:01:00.0`; "" for an invalid one."""
     match = _ADDRESS.fullmatch(address)
     if match is None:
         return ""

@@ -53,7 +53,7 @@ _DRIVER_VERSION = re.compile(r"([0-9]{3,4})\.[0-9.]+", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Preflight:
-    """The result of the check: the GPUs that fit, and the others by reason. `reason` is None if at least one fits."""
+    """Which GPUs of the machine can use a cache, and the others by reason. `reason` is None if at least one fits."""
 
     compatible: tuple[CompatibleGPUs, ...]
     incompatible: tuple[IncompatibleGPUs, ...]
@@ -165,7 +165,7 @@ def _gpus(ids: Sequence[int]) -> str:
 
 
 def incompatibility(target: NormalizedTarget, gpu: Gpu) -> tuple[Reason, str] | None:
-    """Return why a driver cannot run the binaries of a target; None if it can, or where that is unknown."""
+    """Return why the GPU's driver cannot run the binaries of a target; None if it can, or where that is unknown."""
     driver = _DRIVER_VERSION.fullmatch(gpu.driver_version)
     if gpu.backend != CUDA or driver is None:
         return None

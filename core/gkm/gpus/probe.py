@@ -53,7 +53,7 @@ def merge(readings: Sequence[Inventory]) -> Inventory:
 
 
 def main() -> None:
-    """Read and print. Output of a driver's library goes to stderr: stdout carries the JSON only."""
+    """Read the GPUs and print them as JSON."""
     stdout = os.dup(1)
     os.dup2(2, 1)
     devices = Path(sys.argv[1]) if len(sys.argv) > 1 else pci.DEVICES

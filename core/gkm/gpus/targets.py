@@ -18,7 +18,7 @@ _MAX_LISTED_CHARACTERS = 24
 
 
 class NormalizedTarget(GpuTarget, frozen=True):
-    """A build target in normal form: CUDA architectures without `sm_`, HIP architectures without features."""
+    """A cache's build target in normal form: CUDA architectures without `sm_`, HIP architectures without features."""
 
     @property
     def is_possible(self) -> bool:
@@ -43,7 +43,7 @@ class NormalizedTarget(GpuTarget, frozen=True):
 
 
 def normalize_target(target: GpuTarget) -> NormalizedTarget:
-    """Return a target in normal form."""
+    """Return a build target in normal form."""
     backend = _BACKEND_ALIASES.get(target.backend, target.backend)
     return NormalizedTarget(
         backend,

@@ -21,7 +21,7 @@ FATAL_CODES = frozenset({"GPU_IS_LOST", "RESET_REQUIRED", "INSUFFICIENT_POWER", 
 
 
 class Fault(Struct, frozen=True):
-    """A failed call about one GPU: `code` is the vendor's name of the error, `message` the vendor's text.
+    """A failed driver call about one GPU: `code` is the vendor's name of the error, `message` the vendor's text.
 
     Names lose their prefix: NVML_ERROR_GPU_IS_LOST is GPU_IS_LOST, AMDSMI_STATUS_BUSY is BUSY.
     """
@@ -47,7 +47,7 @@ class GpuFabricInfo(Struct, frozen=True):
 
 
 class LinkErrors(Struct, frozen=True):
-    """What NVML has counted of an NVLink since the driver was loaded; None for a count that it does not have."""
+    """NVML's error counts of an NVLink since the driver was loaded; None for a count that NVML does not have."""
 
     link: Annotated[int, Meta(ge=0, lt=MAX_LINKS)]
     replays: Count | None = None
@@ -98,7 +98,7 @@ class Gpu(Struct, frozen=True):
 
 
 class Inventory(Struct, frozen=True):
-    """The GPUs of one reading. No GPUs and no errors mean a machine without GPUs."""
+    """The GPUs of one reading of the machine. No GPUs and no errors mean a machine without GPUs."""
 
     gpus: Annotated[tuple[Gpu, ...], Meta(max_length=MAX_GPUS)] = ()
     errors: Annotated[tuple[Text, ...], Meta(max_length=32)] = ()

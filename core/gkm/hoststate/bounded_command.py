@@ -27,7 +27,7 @@ class RunFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """The exit status (negative for a signal), standard output, and the first bytes of standard error."""
+    """The result of a program: exit status (negative for a signal), standard output, first bytes of standard error."""
 
     code: int
     output: bytes

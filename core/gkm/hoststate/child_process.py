@@ -15,7 +15,7 @@ from contextlib import suppress
 
 
 class ChildProcess:
-    """A running child. `socket` is this side of the pair, `exited` becomes readable when the child has exited."""
+    """A running child process. `socket` is this side of the pair; `exited` becomes readable when the child exits."""
 
     def __init__(self, program: Sequence[str], environment: Mapping[str, str]) -> None:
         """Start `program`.
@@ -43,7 +43,7 @@ class ChildProcess:
         self.exited = os.pidfd_open(self.pid)
 
     def end(self, grace_seconds: float, kill_seconds: float) -> int | None:
-        """End the child and its process group: SIGTERM, then SIGKILL after `grace_seconds`. Call it once.
+        """End the child process and its process group: SIGTERM, then SIGKILL after `grace_seconds`. Call it once.
 
         Return the exit status, negative for a signal, or None if the child hangs in the kernel.
         """

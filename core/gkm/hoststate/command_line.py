@@ -46,15 +46,15 @@ class Parser(argparse.ArgumentParser):
         self.add_argument(flag, default=self._environment.get(name) or default, help=f"{text} [{shown}]", **options)
 
     def add_log_level(self) -> None:
-        """Add --log-level."""
+        """Add the flag --log-level."""
         self.add_flag("--log-level", ", ".join(LOG_LEVELS), default="info", type=_log_level, metavar="LEVEL")
 
     def add_version(self) -> None:
-        """Add --version."""
+        """Add the flag --version."""
         self.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
 
     def error(self, message: str) -> NoReturn:
-        """Print the usage and one line; exit with code 2."""
+        """Print the usage and one line with the error; exit with code 2."""
         super().error(escape(message))
 
     def _print_message(self, message: str, file: IO[str] | None = None) -> None:  # type: ignore[override]

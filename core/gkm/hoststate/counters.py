@@ -34,9 +34,9 @@ _MAX_COUNT: Final = 1 << 53
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """Durations: the number in each bucket alone (not cumulative.
+    """Durations: the number in each bucket (not cumulative), and their sum in seconds.
 
-    The last bucket has no bound), and their sum in seconds.
+    The last bucket has no upper bound.
     """
 
     counts: tuple[int, ...] = (0,) * (len(BUCKET_BOUNDS) + 1)
@@ -62,7 +62,7 @@ class EndedLayers:
     written_bytes: int = 0
 
     def with_layer(self, used_bytes: int) -> "EndedLayers":
-        """Return the counts with one more layer."""
+        """Return the counts with one more unmounted layer, which used this many bytes."""
         if used_bytes <= 0:
             return replace(self, empty=self.empty + 1)
         return replace(self, written=self.written + 1, written_bytes=self.written_bytes + used_bytes)
@@ -70,7 +70,7 @@ class EndedLayers:
 
 @dataclass(frozen=True, slots=True)
 class NodeCounters:
-    """All counters of the CSI driver on a node."""
+    """All counters of a node's CSI driver: publishes, private layers, compiled kernels, volumes without a cache."""
 
     publishes: "PublishHistograms" = field(default_factory=dict)
     layers: EndedLayers = EndedLayers()
@@ -93,7 +93,7 @@ PublishHistograms = Mapping[str, Histogram]
 
 
 def save(layout: Layout, counted: NodeCounters) -> None:
-    """Replace the counters file atomically.
+    """Replace the file with the CSI driver's counters atomically.
 
     Raises:
         OSError: a write failed; the old content stays.
@@ -110,7 +110,7 @@ def save(layout: Layout, counted: NodeCounters) -> None:
 
 
 def load(layout: Layout) -> NodeCounters:
-    """Return the counters in the file; zeros if the file does not exist.
+    """Return the CSI driver's counters from their file; zeros if the file does not exist.
 
     Raises:
         UnreadableState: the file is invalid, or of another version.

@@ -8,12 +8,12 @@ C1 as single characters) and shows text with bidirectional overrides in another 
 
 
 def escape(text: str) -> str:
-    """Return a text as one line of printable characters."""
+    """Return a text as one line of printable characters; others become escapes."""
     return text if text.isprintable() else "".join(map(_escaped, text))
 
 
 def escape_lines(text: str) -> str:
-    """Return a text with every line printable."""
+    """Return a text with every line printable; unprintable characters become escapes."""
     return "\n".join(map(escape, text.split("\n")))
 
 

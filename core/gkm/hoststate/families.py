@@ -26,12 +26,12 @@ class FamilyChoice:
 
 
 def save(layout: Layout, choice: FamilyChoice) -> None:
-    """Write the chosen member of a family atomically and sync it to the disk; raises OSError."""
+    """Write a node's chosen member of a family atomically and sync it to the disk; raises OSError."""
     files.replace(layout.family(choice.ref), files.encode({"member": choice.member.name, "why": choice.why}))
 
 
 def load(layout: Layout, ref: CacheRef) -> FamilyChoice | None:
-    """Return the chosen member of a family, None if the node has recorded no choice.
+    """Return the member of a family that the node chose, None if it has recorded no choice.
 
     Raises:
         UnreadableState: the file exists and cannot be used.

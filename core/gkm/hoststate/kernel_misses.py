@@ -43,7 +43,7 @@ _MAX_COUNT: Final = 1 << 31
 
 
 def save(layout: Layout, volumes: Mapping[str, RuntimeMisses]) -> None:
-    """Replace the file atomically; raises OSError."""
+    """Replace the file with the compiled entries of each volume atomically; raises OSError."""
     value = {
         volume: {
             runtime: {
@@ -60,7 +60,7 @@ def save(layout: Layout, volumes: Mapping[str, RuntimeMisses]) -> None:
 
 
 def load(layout: Layout) -> Mapping[str, RuntimeMisses]:
-    """Return the compiled entries of each volume that has any; {} if the file does not exist.
+    """Return the compiled entries by volume from their file; {} if the file does not exist.
 
     Raises:
         UnreadableState: the file is invalid.
@@ -69,7 +69,7 @@ def load(layout: Layout) -> Mapping[str, RuntimeMisses]:
 
 
 def counts(encoded: object) -> Mapping[MissReason, int]:
-    """Return the counts by reason from decoded JSON.
+    """Return numbers of compiled entries by reason from decoded JSON.
 
     Raises:
         ValueError: the text has another form.

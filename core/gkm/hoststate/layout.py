@@ -120,7 +120,7 @@ class Layout:
 
     @property
     def waiting(self) -> Path:
-        """Return the directory of the files that mark caches which pods wait for."""
+        """Return the directory of the files that mark caches for which pods wait."""
         return self.run / "waiting"
 
     @property
@@ -130,7 +130,7 @@ class Layout:
 
     @property
     def kernel_misses(self) -> Path:
-        """Return the file with the kernels that programs compiled into their volumes."""
+        """Return the file with the compiled entries (kernels) of each volume, as the CSI process found them."""
         return self.run / "csi" / "kernel-misses.json"
 
     def entry(self, digest: str) -> Path:
@@ -176,7 +176,7 @@ class Layout:
         return *below_state, self.captured, self.catalog, self.survey.parent, self.check_request, self.locks, *below_run
 
     def make_directories(self) -> None:
-        """Create all directories; idempotent, and any process may be the first.
+        """Create all directories of GKM on the node; idempotent, and any process may be the first.
 
         Raises:
             OSError: the roots cannot be written.
@@ -186,7 +186,7 @@ class Layout:
             directory.mkdir(parents=True, exist_ok=True)
 
     def make_state_directories(self) -> None:
-        """Make the directories below `state`.
+        """Create the directories below `state`.
 
         Raises:
             OSError: `state` cannot be written.

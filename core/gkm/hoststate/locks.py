@@ -15,7 +15,7 @@ _POLL_SECONDS = 0.1
 
 
 class LockBusy(Exception):
-    """The lock is held by another process in a mode that excludes this one."""
+    """Another process holds the lock in a mode that excludes this one."""
 
 
 def shared(path: Path) -> AbstractContextManager[None]:

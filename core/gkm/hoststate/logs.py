@@ -27,7 +27,7 @@ class JsonFormatter(logging.Formatter):
         self._ascii_only = ascii_only
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
+        """Return the log record as one line of JSON."""
         line: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),

@@ -25,7 +25,7 @@ class LRUCache(Generic[K, V]):
             return self._values.get(key)
 
     def put(self, key: K, value: V) -> None:
-        """Set the value of a key, and evict beyond the limit."""
+        """Set the value of a key, and evict the least recently used key beyond the limit."""
         with self._lock:
             self._values[key] = value
             self._values.move_to_end(key)

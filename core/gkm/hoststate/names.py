@@ -64,7 +64,7 @@ def is_digest(value: str) -> bool:
 
 @dataclass(frozen=True, slots=True, order=True)
 class CacheRef:
-    """The namespace and name of a cache; `namespace` is None for a ClusterGKMCache."""
+    """The namespace and name of a cache object; `namespace` is None for a ClusterGKMCache."""
 
     namespace: str | None
     name: str
@@ -76,7 +76,7 @@ class CacheRef:
 
     @property
     def kind(self) -> str:
-        """Return the kind of the object."""
+        """Return the kind of the cache object: GKMCache or ClusterGKMCache."""
         return "ClusterGKMCache" if self.namespace is None else "GKMCache"
 
     @property

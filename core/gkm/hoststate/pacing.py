@@ -95,6 +95,6 @@ class MinimumInterval(Generic[K]):
         self._last[key] = self._clock()
 
     def retain_only(self, keys: Collection[K]) -> None:
-        """Forget all other keys."""
+        """Forget the events of all other keys."""
         for key in self._last.keys() - set(keys):
             del self._last[key]

@@ -62,12 +62,12 @@ class Pointer:
 
 
 def save(layout: Layout, pointer: Pointer) -> None:
-    """Replace the pointer of a cache atomically and sync it to the disk."""
+    """Replace the pointer (state file) of a cache atomically and sync it to the disk."""
     files.replace(layout.pointer(pointer.ref), files.encode(_to_json(pointer)))
 
 
 def load(layout: Layout, ref: CacheRef) -> Pointer | None:
-    """Return the pointer of a cache, None if absent.
+    """Return the pointer (state file) of a cache, None if absent.
 
     Raises:
         UnreadableState: the file exists and cannot be used.
@@ -76,7 +76,7 @@ def load(layout: Layout, ref: CacheRef) -> Pointer | None:
 
 
 def remove(layout: Layout, ref: CacheRef) -> None:
-    """Remove the pointer of a cache; idempotent."""
+    """Remove the pointer (state file) of a cache; idempotent."""
     path = layout.pointer(ref)
     path.unlink(missing_ok=True)
     files.remove_empty(path.parent, levels=2)

@@ -38,7 +38,7 @@ READ_ONLY = VolumeOptions()
 
 @dataclass(frozen=True, slots=True)
 class VolumeRecord:
-    """A published volume. `start_time` is RFC 3339 in UTC, `volume_size` the bytes of the mounted files.
+    """The record of a published volume. `start_time` is RFC 3339 in UTC, `volume_size` the bytes of its files.
 
     An empty volume has the `digest` "", and in `empty_because` the reason why it has no cache. `ref` is the mounted
     cache, `family` the name in the pod where that is another one: of a family, the pod gets a member.
@@ -105,7 +105,7 @@ def volume_ids(layout: Layout) -> Iterator[str]:
 
 
 def load_all(layout: Layout) -> Iterator[VolumeRecord]:
-    """Yield every record.
+    """Yield the records of all volumes.
 
     Raises:
         UnreadableState: a record exists and cannot be used. A caller that deletes unused entries must stop then.

@@ -16,7 +16,7 @@ from gkm.hoststate.records import VolumeRecord
 
 @dataclass(frozen=True, slots=True)
 class VolumeUse:
-    """One volume in the usage file; `line` is its JSON with the field names of GKM's design document."""
+    """One volume in the usage file of a cache; `line` is its JSON with the field names of GKM's design document."""
 
     volume_id: str
     pod_name: str
@@ -24,7 +24,7 @@ class VolumeUse:
 
     @classmethod
     def from_record(cls, record: VolumeRecord) -> Self:
-        """Return the line for a volume record."""
+        """Return the entry of the usage file for a volume record."""
         value = {
             "podName": record.pod_name,
             "podNamespace": record.pod_namespace,
@@ -37,7 +37,7 @@ class VolumeUse:
 
 
 def write(layout: Layout, ref: CacheRef, uses: Iterable[VolumeUse]) -> None:
-    """Replace the usage file of a cache, {pod name: [volume]}; remove it when the cache is not in use."""
+    """Replace the usage file of a cache (volumes by pod name); remove it when no pod uses the cache."""
     path = layout.usage_file(ref)
     pods: dict[str, list[str]] = {}
     for use in sorted(uses, key=lambda use: use.volume_id):

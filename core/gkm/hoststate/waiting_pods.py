@@ -34,7 +34,7 @@ def is_pod_waiting(layout: Layout, ref: CacheRef) -> bool:
 
 
 def clear_waiting(layout: Layout, ref: CacheRef) -> None:
-    """Remove the mark of a cache; idempotent.
+    """Remove the mark that a pod waits for a cache; idempotent.
 
     Raises:
         OSError: the mark cannot be removed.

@@ -192,7 +192,7 @@ def host_platform() -> Platform:
 
 
 def from_labels(ref: Reference, image: ImageManifest, labels: dict[str, str]) -> CacheImage:
-    """Return the description in the labels of an image; raises as `describe` does."""
+    """Return the description of a cache image from its labels; raises as `describe` does."""
     formats = _formats(ref, image, labels)
     _check_artifact(ref, image, formats[0])
     caches = tuple(_runtime_cache(ref, labels, kind) for kind in formats)

@@ -14,7 +14,7 @@ MAX_ENTRIES = 200_000
 
 @dataclass(frozen=True, slots=True)
 class CacheEntry:
-    """One kernel, or one compiled artifact of vLLM. Texts are claims of the image's author; "" without a claim.
+    """One entry of a cache: a kernel or compiled artifact. Texts are claims of the image's author; "" without a claim.
 
     `form` is the storage format: "triton", or for vLLM "binary" or "aot_compile". For TorchInductor it is the cache
     that has the entry ("fxgraph", "aotautograd"), or the kind of an artifact in a file ("inductor", "aot_autograd"…).
@@ -70,7 +70,7 @@ class _Manifest(Struct):
 
 
 def entries_in(manifest: bytes) -> list[CacheEntry]:
-    """Return the entries that a cache manifest lists; an empty list if there is no manifest.
+    """Return the entries that a cache manifest (manifest.json) lists; an empty list if there is no manifest.
 
     Raises:
         GKMError: METADATA_INVALID; TOO_LARGE beyond MAX_ENTRIES.

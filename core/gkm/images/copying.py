@@ -26,7 +26,7 @@ MAX_IMAGES = 64
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """A signature, attestation or other artifact about `subject`; `suffix` is set for the content of a cosign tag."""
+    """A signature, attestation or other artifact about the digest `subject`; `suffix`: of its cosign tag, else ""."""
 
     subject: str
     manifest: Manifest
@@ -35,7 +35,7 @@ class Artifact:
 
 @dataclass(frozen=True, slots=True)
 class ImageCopy:
-    """Reads one image and writes it, blob by blob, through a file in `work`, an empty directory of the caller.
+    """Copies one image, blob by blob, through a file in `work`, an empty directory of the caller.
 
     `attached_at` is where the signatures of the image are: the image itself, or a repository for signatures.
     """

@@ -15,7 +15,7 @@ class ImageSource(Protocol):
     """A place that images are read from. Thread-safe."""
 
     def check_allowed(self, ref: Reference) -> None:
-        """Check that the configuration allows the place of a reference.
+        """Check that the configuration allows reading from the registry or path of a reference.
 
         Raises:
             GKMError: NOT_ALLOWED.
@@ -53,10 +53,10 @@ class ImageSource(Protocol):
         """
 
     def small_blob(self, ref: Reference, descriptor: Descriptor, limit: int) -> bytes:
-        """Return the bytes of a small blob, verified; raises as `manifest` does."""
+        """Return the bytes of a small blob, at most `limit`, verified; raises as `manifest` does."""
 
     def referrers(self, ref: Reference) -> list[Descriptor]:
-        """Return the referrers of a pinned image; raises as `manifest` does."""
+        """Return the descriptors of the manifests that refer to a pinned image; raises as `manifest` does."""
 
 
 class ImageStore(ImageSource, Protocol):
@@ -87,7 +87,7 @@ class ImageStore(ImageSource, Protocol):
 
 
 def find(source: ImageSource, ref: Reference) -> Manifest | None:
-    """Return the manifest that a reference names; None if it does not exist.
+    """Return the manifest that a reference names in `source`; None if it does not exist.
 
     Raises:
         GKMError: as `manifest`, but for NOT_FOUND.

@@ -47,28 +47,28 @@ class StreamHasher:
     _hash: "_Hash" = field(default_factory=hashlib.sha256)
 
     def add(self, part: bytes) -> None:
-        """Hash and count the next bytes."""
+        """Hash the next bytes, and add their number to the size."""
         self._hash.update(part)
         self.size += len(part)
 
     def through(self, parts: Iterable[bytes]) -> Iterator[bytes]:
-        """Yield the parts unchanged."""
+        """Yield the parts unchanged, and hash each."""
         for part in parts:
             self.add(part)
             yield part
 
     def read(self, parts: Iterable[bytes]) -> None:
-        """Read all parts to the end."""
+        """Hash all parts."""
         for part in parts:
             self.add(part)
 
     @property
     def digest(self) -> str:
-        """Return the digest of the bytes read so far."""
+        """Return the sha256 digest of the bytes hashed so far."""
         return f"sha256:{self._hash.hexdigest()}"
 
     def descriptor(self, media_type: str = "") -> Descriptor:
-        """Return the descriptor of the bytes read so far."""
+        """Return the descriptor of the bytes hashed so far."""
         return Descriptor(media_type, self.digest, self.size)
 
 
@@ -128,7 +128,7 @@ def write_blob(parts: Iterable[bytes], target: Path, media_type: str) -> LocalBl
 
 
 def check_blob(found: Descriptor, wanted: Descriptor, name: str) -> None:
-    """Check the size and the digest of a blob of image `name`.
+    """Check that the size and digest of a blob's bytes are the wanted ones; errors name the image `name`.
 
     Raises:
         GKMError: DIGEST_MISMATCH.
@@ -198,5 +198,5 @@ class LocalImage:
 
     @property
     def digest(self) -> str:
-        """Return the digest of the manifest."""
+        """Return the digest of the image's manifest."""
         return f"sha256:{hashlib.sha256(self.manifest).hexdigest()}"

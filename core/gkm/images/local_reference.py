@@ -31,12 +31,12 @@ class LocalReference(Reference):
 
     @property
     def path(self) -> Path:
-        """Return the path of the layout or archive."""
+        """Return the path of the layout or archive on this machine."""
         return Path(self.repository)
 
     @property
     def name(self) -> str:
-        """Return the reference without tag and digest."""
+        """Return the reference as text without tag and digest."""
         return f"{self.registry}:{self.repository}"
 
     @property

@@ -74,13 +74,13 @@ class ImageManifest(Struct, frozen=True, rename="camel"):
 
 
 class ImageIndex(Struct, frozen=True, rename="camel"):
-    """An index; olareg writes `null` for an empty list."""
+    """An index of images; `manifests` is None where a registry writes `null` for an empty list."""
 
     manifests: list[Descriptor] | None = None
     media_type: str = ""
 
     def select(self, platform: Platform, name: str) -> Descriptor:
-        """Return the image for a platform.
+        """Return the descriptor of the image for a platform; errors name the index `name`.
 
         An image without a platform fits every platform, because cache files run on GPUs.
 
@@ -121,7 +121,7 @@ class Manifest:
         return self.media_type in (OCI_INDEX, DOCKER_LIST)
 
     def index(self) -> ImageIndex:
-        """Return the index in the bytes.
+        """Return the index of images that the bytes encode.
 
         Raises:
             GKMError: METADATA_INVALID.
@@ -129,7 +129,7 @@ class Manifest:
         return decode(self.raw, ImageIndex, f"index {self.digest}")
 
     def image(self) -> ImageManifest:
-        """Return the image manifest in the bytes.
+        """Return the image manifest that the bytes encode.
 
         Raises:
             GKMError: METADATA_INVALID for an index or an invalid manifest.

@@ -57,7 +57,7 @@ class Reference:
         return cls(registry, repository, tag, digest)
 
     def pinned(self, digest: str) -> "Reference":
-        """Return the reference to exactly this content.
+        """Return the reference to the image with exactly this digest, without a tag.
 
         Raises:
             InvalidName: not a digest.

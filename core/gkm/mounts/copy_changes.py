@@ -24,7 +24,7 @@ BLOCK_BYTES: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class CopyResult:
-    """The number of copied files and their bytes, and the number of skipped files.
+    """The number of copied files and their bytes, and the number of skipped files of a volume.
 
     `skipped` counts files that are never copied: links, special files, and names that no image can hold, a single such
     name would make the whole capture unusable.

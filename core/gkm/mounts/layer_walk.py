@@ -29,7 +29,7 @@ class LayerTooLarge(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LayerFile:
-    """A regular file, as its name says: `directory` is a descriptor, `parents` are the names from the top to it.
+    """A regular file of a volume: `directory` is a descriptor, `parents` are the names from the top to it.
 
     `shadows` tells whether a layer below has a file of this path.
     """

@@ -54,7 +54,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class MarkedMount:
-    """A mount of this driver and its mount point."""
+    """A mount that GKM made: its mount point, and the mark in its device name."""
 
     point: str
     mark: Mark
@@ -89,7 +89,7 @@ def parse(lines: Iterable[bytes]) -> Iterator[Mount]:
 
 
 def mark_of(mount: Mount) -> Mark | None:
-    """Return the mark of a mount that GKM made; None for other mounts and for bind mounts of parts of it.
+    """Return the mark in the device name of a mount that GKM made; None for other mounts and for bind mounts of parts.
 
     A bind mount of a part of ours shows the same device, but kubelet's bind mount for a subPath has another root:
     kubelet unmounts it.

@@ -77,7 +77,7 @@ def _options(lowers: Sequence[int]) -> str:
 
 
 def selinux_option() -> tuple[str, ...]:
-    """Return the mount option that labels all files of a mount, none on a node without SELinux."""
+    """Return the mount option that labels all files of a mount for SELinux; () on a node without SELinux."""
     return (f'context="{SELINUX_CONTEXT}"',) if _SELINUX_ENFORCE.exists() else ()
 
 

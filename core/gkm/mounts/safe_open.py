@@ -41,5 +41,5 @@ def proc_fd_path(descriptor: int) -> str:
 
 
 def resolved_path(descriptor: int) -> str:
-    """Return the real path of an open directory."""
+    """Return the real path of the open directory of a descriptor."""
     return str(Path(proc_fd_path(descriptor)).readlink())

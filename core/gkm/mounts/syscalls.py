@@ -61,7 +61,7 @@ class _MountAttr(ctypes.Structure):
 
 
 def mount(source: str, target: str, kind: str, flags: int, options: str) -> None:
-    """Mount a file system (mount(2)).
+    """Mount a file system at `target` (mount(2)).
 
     Raises:
         OSError: a system call failed.
@@ -71,7 +71,7 @@ def mount(source: str, target: str, kind: str, flags: int, options: str) -> None
 
 
 def umount2(target: str, flags: int) -> None:
-    """Unmount (umount2(2)).
+    """Unmount the topmost mount at `target` (umount2(2)).
 
     Raises:
         OSError: the call failed; EINVAL if `target` is no mount.

@@ -23,7 +23,7 @@ _MODE = 0o750
 
 @dataclass(frozen=True, slots=True)
 class MountTarget:
-    """The target of a mount: a name in an open parent directory."""
+    """The target of a mount: a name in the open directory `parent`, a descriptor."""
 
     parent: int
     name: str
@@ -34,7 +34,7 @@ class MountTarget:
         return f"{safe_open.resolved_path(self.parent)}/{self.name}"
 
     def make(self) -> bool:
-        """Create the directory; return whether it was missing.
+        """Create the target directory; return whether it was missing.
 
         Raises:
             OSError: it cannot be made.
@@ -46,7 +46,7 @@ class MountTarget:
         return True
 
     def open_directory(self) -> AbstractContextManager[int]:
-        """Yield an O_PATH descriptor of the directory.
+        """Yield an O_PATH descriptor of the target directory.
 
         Raises:
             OSError: ENOTDIR for a link or a file (O_NOFOLLOW with O_DIRECTORY), ENOENT without the directory.
@@ -54,7 +54,7 @@ class MountTarget:
         return closing(os.open(self.name, _OPEN, dir_fd=self.parent))
 
     def is_empty(self) -> bool:
-        """Return whether the directory is empty.
+        """Return whether the target directory is empty.
 
         Raises:
             OSError: as for `open_directory`.
@@ -64,7 +64,7 @@ class MountTarget:
             return next(entries, None) is None
 
     def unmount(self) -> int:
-        """Unmount all mounts on the directory; return their number.
+        """Unmount all mounts on the target directory; return their number.
 
         Mounts stack, so umount2 is repeated until no mount is left (EINVAL, measured; ENOENT without the directory). A
         link in the place of the directory is never followed (UMOUNT_NOFOLLOW). MNT_DETACH is used only while a process
@@ -80,7 +80,7 @@ class MountTarget:
         raise OSError(errno.EBUSY, f"more than {MAX_STACKED} mounts on one directory", self.name)
 
     def remove(self) -> bool:
-        """Remove the directory if it is empty; return whether it is gone.
+        """Remove the target directory if it is empty; return whether it is gone.
 
         Never recursive: that would delete a tree that is still mounted there (as csi-driver-host-path's RemoveAll does
         after a failed unmount).
@@ -101,7 +101,7 @@ class MountTarget:
 
 @contextmanager
 def open_target(root: Path, path: Path) -> Iterator[MountTarget]:
-    """Yield the target at `path`, which must lie below `root`; only its parent must exist.
+    """Yield the mount target at `path`, which must lie below `root`; only its parent must exist.
 
     Raises:
         ValueError: `path` is not beneath `root`.

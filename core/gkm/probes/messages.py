@@ -18,7 +18,7 @@ _REQUEST_LINE = re.compile(rb"(?P<method>[A-Z]{1,16}) (?P<path>/[!->@-~]{0,255})
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """An HTTP response with a body."""
+    """An HTTP response with a body, for kubelet, Prometheus or the API server."""
 
     body: bytes
     status: HTTPStatus = HTTPStatus.OK
@@ -27,14 +27,14 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """An HTTP request; `path` has no query."""
+    """An HTTP request of kubelet or Prometheus; `path` has no query."""
 
     method: str
     path: str
 
 
 def parse(head: bytes) -> PageRequest | Page:
-    """Parse the beginning of a request; return it, or the error page to answer with."""
+    """Parse the beginning of an HTTP request; return it, or the error page to answer with."""
     match = _REQUEST_LINE.match(head.partition(b"\r\n")[0])
     if match is None:
         return error_page(HTTPStatus.BAD_REQUEST, "this is not an HTTP/1.1 request")
@@ -54,7 +54,7 @@ TOO_LONG = error_page(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"a request ha
 
 
 def encode(page: Page, *, with_body: bool = True) -> bytes:
-    """Return a response as bytes; the connection closes after it."""
+    """Return an HTTP response as bytes; the connection closes after it."""
     allow = "Allow: GET, HEAD\r\n" if page.status is HTTPStatus.METHOD_NOT_ALLOWED else ""
     head = (
         f"HTTP/1.1 {page.status.value} {page.status.phrase}\r\n"

@@ -31,7 +31,7 @@ Pages = Mapping[str, Callable[[], Page]]
 
 
 class PageServer:
-    """An HTTP server with fixed pages."""
+    """An HTTP server for a fixed set of pages, such as /healthz and /metrics."""
 
     def __init__(
         self,

@@ -52,7 +52,7 @@ _OF_GRAPH: Final = ("gm", "example_inputs", "inputs_to_check", "fx_kwargs", "use
 
 
 def key_of(graph: bytes) -> Key | None:
-    """Return the cache key in the first bytes of a graph; None if they contain no key.
+    """Return the key of a TorchInductor cache entry from the first bytes of its graph; None if they have no key.
 
     Any author may have written it.
     """

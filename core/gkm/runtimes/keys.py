@@ -21,7 +21,7 @@ _MAX_SHOWN: Final = 48
 
 
 class MissReason(StrEnum):
-    """Why a cache did not have an entry; where several factors differ, the first in this order is the reason."""
+    """Why a cache did not have an entry; if several factors differ, the first in this order is the reason."""
 
     NO_SUCH_KERNEL = "NoSuchKernel"
     OTHER_GPU = "OtherGPU"
@@ -40,7 +40,7 @@ _ORDER: Final = {reason: number for number, reason in enumerate(MissReason)}
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """One factor of a key: the reason of a miss if it differs, its value, and the part of it that may be shown."""
+    """One factor of a cache entry's key: the reason of a miss if it differs, its value, and the part for people."""
 
     reason: MissReason
     value: str
@@ -53,7 +53,7 @@ Key = Mapping[str, Factor]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A factor that differs between two keys; `text` is one line for people, "" if only the reason is known."""
+    """A factor that differs between two cache entries' keys; `text` is for people, "" if only the reason is known."""
 
     reason: MissReason
     text: str = ""
@@ -99,12 +99,12 @@ UNTOLD: Final = Entries(
 
 
 def digest(value: object) -> str:
-    """Return the digest of a JSON value."""
+    """Return the SHA-256 of a JSON value in hexadecimal."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def closest(compiled: Key, mounted: Iterable[Key]) -> list[Difference] | None:
-    """Return the differences from the most similar key of the cache, the first one first.
+    """Return the differences of a compiled entry's key from the most similar key of the cache, the first one first.
 
     None if the cache has no key.
     """
@@ -134,12 +134,12 @@ def _text(name: str, compiled: Factor | None, mounted: Factor | None) -> str:
 
 
 def printable(text: str, length: int = MAX_TEXT) -> str:
-    """Return the printable characters of an untrusted text, at most `length`."""
+    """Return the printable characters of an untrusted text, at most `length` characters."""
     return "".join(each for each in text[: 4 * length] if each.isprintable())[:length]
 
 
 def same_value(stated: object, text: str) -> bool | None:
-    """Return whether a variable with this text equals the value in a key file; None if that is not known.
+    """Return whether an environment variable with this text equals the value in a key file; None if that is not known.
 
     Runtimes read variables as truth values, numbers, or texts of which some ignore case and resolve paths.
     """

@@ -38,7 +38,7 @@ PACKED: Final = frozenset({FileKind.CONTENT, FileKind.UNCAPTURED, FileKind.ARTIF
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A name pattern in a layout: what files, or directories, with such a name are."""
+    """A name pattern in a runtime's cache layout: what files, or directories, with such a name are."""
 
     name: re.Pattern[str]
     kind: FileKind | None = None
@@ -59,12 +59,12 @@ Layout = tuple[Place, ...]
 
 
 def file(pattern: str, kind: FileKind = FileKind.CONTENT, *, needs: Iterable[str] | None = None) -> Place:
-    """Return the place of files whose whole name matches a pattern."""
+    """Return the place (layout entry) of files whose whole name matches a pattern."""
     return Place(re.compile(pattern, re.ASCII), kind=kind, needs=_patterns(needs))
 
 
 def folder(pattern: str, *inside: Place, needs: Iterable[str] | None = None) -> Place:
-    """Return the place of directories whose whole name matches a pattern."""
+    """Return the place (layout entry) of directories whose whole name matches a pattern, with the places inside."""
     return Place(re.compile(pattern, re.ASCII), inside=inside, needs=_patterns(needs))
 
 
@@ -89,7 +89,7 @@ def kind_of(layout: Iterable[Place], path: str, *, is_directory: bool) -> FileKi
 
 
 def place_of(layout: Iterable[Place], path: str, *, is_directory: bool) -> Place | None:
-    """Return the place that matches a path; None if the layout does not have the path."""
+    """Return the place (layout entry) that matches a path; None if the layout does not have the path."""
     *directories, name = path.split("/")
     places = layout
     for each in directories:

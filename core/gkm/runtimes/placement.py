@@ -27,7 +27,7 @@ def names_in(text: str) -> tuple[str, ...]:
 
 
 def directory_of(name: str, names: Sequence[str]) -> str:
-    """Return the subdirectory of a runtime's cache in an image with the runtimes `names`; "" for an only cache."""
+    """Return the subdirectory of a runtime's cache in an image with the runtimes `names`; "" if it is the only one."""
     return name if len(names) > 1 else ""
 
 

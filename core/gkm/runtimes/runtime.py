@@ -9,7 +9,7 @@ from gkm.runtimes.layout import FileKind, Layout, Place, kind_of, place_of
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """What GKM knows about a runtime.
+    """A runtime (a program that compiles kernels) with the layout of its cache and the variables that name it.
 
     `name` is in images and statuses, `title` in texts. `variables` name the directory of the cache, the first one that
     the runtime reads first. `marks` is the part of `layout` that no other runtime writes: a directory with one such
@@ -37,11 +37,11 @@ class Runtime:
     """Whether captures include caches of this runtime."""
 
     def place_of(self, path: str, *, is_directory: bool) -> Place | None:
-        """Return the place of a path in the layout; None if the layout does not have it."""
+        """Return the layout entry of a path in the runtime's cache; None if the layout does not have the path."""
         return place_of(self.layout, path, is_directory=is_directory)
 
     def kind_of(self, path: str, *, is_directory: bool) -> FileKind:
-        """Return the kind of a file or directory at `path`, relative to the directory of the cache."""
+        """Return the kind of a file or directory at `path`, relative to the directory of the runtime's cache."""
         found, foreign = kind_of(self.layout, path, is_directory=is_directory), foreign_kind(path)
         # A file of artifacts may have the name of weights, such as `cache.pt`: its content decides.
         if foreign and not (foreign is FileKind.WEIGHTS and found is FileKind.ARTIFACTS):

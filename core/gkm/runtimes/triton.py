@@ -46,7 +46,7 @@ _NOT_OPTIONS: Final = frozenset(
 
 
 def key_of(metadata: bytes) -> Key | None:
-    """Return the key in the metadata of a kernel; None if the file is not Triton's. Any author may have written it.
+    """Return the key in the metadata of a Triton kernel; None for another file. Any author may have written it.
 
     Values are digests of many fields: a cache may have 10,000 kernels.
     """
@@ -67,7 +67,7 @@ def key_of(metadata: bytes) -> Key | None:
 
 
 def environment_of(metadata: bytes) -> Mapping[str, object]:
-    """Return the environment variables in the metadata of a kernel; {} for any other file."""
+    """Return the environment variables in the metadata of a Triton kernel; {} for any other file."""
     try:
         return {name: value for name, value in json.loads(metadata).items() if name.isupper()}
     except (ValueError, AttributeError, RecursionError):

@@ -72,7 +72,7 @@ _HASHES: Final = {
 
 
 def key_of(factors: bytes) -> Key | None:
-    """Return the key in cache_key_factors.json; None for any other file. Any author may have written it.
+    """Return the key in vLLM's cache_key_factors.json; None for any other file. Any author may have written it.
 
     Secrets are left out: images have null in their place. Numbers are settings and shown, texts are not.
     """
@@ -91,7 +91,7 @@ def key_of(factors: bytes) -> Key | None:
 
 
 def environment_of(factors: bytes) -> Mapping[str, object]:
-    """Return the environment variables in cache_key_factors.json, without secrets; {} for any other file."""
+    """Return the environment variables in vLLM's cache_key_factors.json, without secrets; {} for any other file."""
     try:
         return {name: value for name, value in json.loads(factors)["env"].items() if not is_secret(name, value)}
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
@@ -99,7 +99,7 @@ def environment_of(factors: bytes) -> Mapping[str, object]:
 
 
 def is_secret(name: str, value: object) -> bool:
-    """Return whether a variable may hold a secret, judged by its name and value."""
+    """Return whether an environment variable may hold a secret, judged by its name and value."""
     return not isinstance(value, bool | int | float) and SECRET_VARIABLE.search(name) is not None
 
 

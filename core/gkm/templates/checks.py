@@ -16,14 +16,14 @@ it."""
 
 @dataclass(frozen=True, slots=True)
 class TemplateFindings:
-    """The reasons for refusing a template, and warnings; both are empty for a good template."""
+    """The reasons for refusing a group template, and warnings; both are empty for a good template."""
 
     errors: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
 def check(template: Json, settings: TaskGroups) -> TemplateFindings:
-    """Check a template without compiling its expressions; return the findings."""
+    """Check a group template without compiling its expressions; return the findings."""
     try:
         check_levels(template)
         encoded(template, MAX_TEMPLATE_BYTES, "all fields together")

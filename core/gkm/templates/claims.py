@@ -9,14 +9,14 @@ from gkm.templates.values import Json
 
 
 def compute_domains(objects: Sequence[Json]) -> list[Json]:
-    """Return the ComputeDomains among the objects."""
+    """Return the ComputeDomains among rendered objects."""
     return [
         each for each in objects if each.get("kind") == KIND and str(each.get("apiVersion")).rpartition("/")[0] == GROUP
     ]
 
 
 def claim_template_of(objects: Sequence[Json]) -> str | None:
-    """Return the name of the ResourceClaimTemplate that the group's ComputeDomain names.
+    """Return the name of the ResourceClaimTemplate that the ComputeDomain among these objects names.
 
     None if the group has no domain.
     """

@@ -45,7 +45,7 @@ SAMPLE_GROUP = TaskGroup(
 
 
 def variables(group: TaskGroup) -> Json:
-    """Return the variables of a group for expressions; a variable without a valid label value is left out."""
+    """Return the variables of a TaskGroup for expressions; a variable without a valid label value is left out."""
     spec, workflow = group.spec, group.spec.workflow
     return {
         **_with_values(
@@ -68,7 +68,7 @@ def variables(group: TaskGroup) -> Json:
 
 
 def group_objects(rendered: Sequence[Json], group: TaskGroup, settings: TaskGroups) -> list[Json]:
-    """Return the objects of a group, ready to be created in this order: configuration first, then the pool's order.
+    """Return the objects of a TaskGroup in the order of creation: configuration first, then the Pool's order.
 
     Raises:
         TemplateInvalid: a kind is not allowed, an object occurs twice, there are two ComputeDomains, or a limit is
@@ -107,7 +107,7 @@ def group_objects(rendered: Sequence[Json], group: TaskGroup, settings: TaskGrou
 
 
 def owner_references(group: TaskGroup) -> list[Json]:
-    """Return the ownerReferences for the objects of a group.
+    """Return the ownerReferences for the objects of a TaskGroup.
 
     Not as a controller, and not blocking: without our finalizer, the garbage collector deletes the objects.
     """
@@ -115,7 +115,7 @@ def owner_references(group: TaskGroup) -> list[Json]:
 
 
 def check_size(group: TaskGroup, objects: Sequence[Json] = ()) -> None:
-    """Raise TooLarge if a group and its objects together exceed MAX_GROUP_BYTES, because one API object stores them."""
+    """Raise TooLarge if a TaskGroup and its objects together exceed MAX_GROUP_BYTES: one API object stores them."""
     sizes = {
         "metadata": stored_bytes(group.metadata, "metadata"),
         "spec": stored_bytes(group.spec, "spec"),

@@ -32,7 +32,7 @@ class PoolTemplate(NamedTuple):
 
     @classmethod
     def of(cls, template: GroupTemplate) -> "PoolTemplate":
-        """Return a GroupTemplate in this form."""
+        """Return a GroupTemplate in the form for planning."""
         spec = template.spec
         return cls(template.metadata.name, spec.template, spec.validation, spec.nvlink_test)
 
@@ -43,11 +43,11 @@ class PoolTemplate(NamedTuple):
 
 
 class RuleNotMet(TemplateInvalid):
-    """A validation rule of a template is not true for a group, so the group is refused."""
+    """A validation rule of a GroupTemplate is not true for a TaskGroup, so the group is refused."""
 
 
 def findings(template: PoolTemplate, settings: TaskGroups, renderer: Renderer) -> TemplateFindings:
-    """Check a template before any group uses it; return the findings.
+    """Check a GroupTemplate before any TaskGroup uses it; return the findings.
 
     Raises:
         RenderingFailed: rendering exceeds a limit.
@@ -62,7 +62,7 @@ def findings(template: PoolTemplate, settings: TaskGroups, renderer: Renderer) -
 
 
 def sample_object(template: PoolTemplate, settings: TaskGroups, renderer: Renderer) -> Json:
-    """Return a template rendered for the sample group, for which its rules may be false.
+    """Return a GroupTemplate rendered for the sample group, for which its rules may be false.
 
     Null values are left out: they delete fields of the templates before this one.
 
@@ -83,7 +83,7 @@ def sample_objects(objects: Sequence[Json], settings: TaskGroups, renderer: Rend
 
 
 def merged_objects(templates: Sequence[PoolTemplate]) -> list[Json]:
-    """Return the merged templates of a pool, not rendered; the Job of an NVLink test gets its threshold as annotation.
+    """Return the merged templates of a Pool, not rendered; the Job of an NVLink test gets its threshold as annotation.
 
     Raises:
         TemplateInvalid: as `merged`.
@@ -95,7 +95,7 @@ def merged_objects(templates: Sequence[PoolTemplate]) -> list[Json]:
 def planned_objects(
     group: TaskGroup, templates: Sequence[PoolTemplate], settings: TaskGroups, renderer: Renderer
 ) -> list[Json]:
-    """Return the objects of a group in the order of their creation; empty for a group without templates.
+    """Return the objects of a TaskGroup in the order of creation; empty for a group without templates.
 
     Raises:
         RuleNotMet: a rule is false.

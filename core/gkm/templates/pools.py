@@ -39,7 +39,7 @@ def identity(template: Json) -> Identity:
 
 
 def merged(templates: Sequence[NamedTemplate]) -> list[Json]:
-    """Merge the templates of a pool and return one template for each object, in the order of first mention.
+    """Merge the templates of a Pool and return one template for each object, in the order of first mention.
 
     Raises:
         TemplateInvalid: a template has no identity, two name different versions of one object, or the result exceeds

@@ -19,22 +19,22 @@ MAX_LEVELS = 64
 
 @dataclass(frozen=True, slots=True)
 class NamedTemplate:
-    """The name of a GroupTemplate with its object."""
+    """A GroupTemplate's name with the object that it describes."""
 
     name: str
     object: Json
 
 
 class TemplateInvalid(ValueError):
-    """A template, pool or group cannot be used; the message says where, what and why."""
+    """A group template, Pool or TaskGroup cannot be used; the message says where, what and why."""
 
 
 class TooLarge(TemplateInvalid):
-    """A group or pool with its objects is too large for the API server."""
+    """A TaskGroup or Pool with its objects is too large for the API server."""
 
 
 class RenderingFailed(TemplateInvalid):
-    """An expression failed, or exceeded a limit."""
+    """An expression of a template failed, or exceeded a limit."""
 
 
 class RenderingUnavailable(Exception):
@@ -42,7 +42,7 @@ class RenderingUnavailable(Exception):
 
 
 def check_levels(value: object) -> None:
-    """Raise TemplateInvalid if lists and objects are nested more than MAX_LEVELS deep."""
+    """Raise TemplateInvalid if lists and objects in a template are nested more than MAX_LEVELS deep."""
     level = [value]
     for _ in range(MAX_LEVELS + 1):
         level = [child for each in level for child in _children(each)]

@@ -33,7 +33,7 @@ _KINDS = {b"1": "a hard link", b"2": "a symbolic link", b"3": "a device", b"4": 
 
 
 class ByteStream:
-    """A byte stream that is read in portions of the sizes that the reader asks for."""
+    """A stream of bytes (an archive) that is read in portions of the sizes that the reader asks for."""
 
     def __init__(self, parts: Iterable[bytes]) -> None:
         self._parts = iter(parts)
@@ -58,7 +58,7 @@ class ByteStream:
             yield piece
 
     def read(self, count: int) -> bytes:
-        """Return exactly `count` bytes; raises as `pieces` does."""
+        """Return exactly `count` bytes of the stream; raises as `pieces` does."""
         if len(self._rest) > count:  # the usual case, without a generator
             data, self._rest = bytes(self._rest[:count]), self._rest[count:]
             self.position += count
@@ -66,12 +66,12 @@ class ByteStream:
         return b"".join(self.pieces(count))
 
     def skip(self, count: int) -> None:
-        """Skip `count` bytes; raises as `pieces` does."""
+        """Skip `count` bytes of the stream; raises as `pieces` does."""
         for _ in self.pieces(count):
             pass
 
     def drain(self) -> None:
-        """Read to the end, so that checks of the whole stream run; only zeros may follow an archive.
+        """Read the stream to its end, so that checks of the whole stream run; only zeros may follow an archive.
 
         Raises:
             GKMError: UNSAFE_CONTENT for anything else, because another reader would continue and find more files.
@@ -108,7 +108,7 @@ class TarMember:
 
 
 def members(stream: ByteStream, *, skip_links: bool = False) -> Iterator[tuple[TarMember, Iterator[memoryview]]]:
-    """Yield each member with its content, in order; content that the caller does not read is skipped.
+    """Yield each member of a tar stream with its content, in order; content that the caller does not read is skipped.
 
     `skip_links` skips links, for archives whose members are read in place: no code ever creates a link.
 

@@ -150,7 +150,7 @@ def _step(decompressor: _Decompressor, data: bytes) -> bytes:
 
 
 def deflated(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield `parts` compressed as one gzip member; at most MAX_THREADS blocks are in memory at a time."""
+    """Yield the bytes of `parts` compressed as one gzip member; at most MAX_THREADS blocks are in memory at a time."""
     yield _HEADER
     check = size = 0
     dictionary = memoryview(b"")

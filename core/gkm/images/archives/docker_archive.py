@@ -152,7 +152,7 @@ class ArchiveIndex:
         return cls(target, ranges)
 
     def pieces(self, byte_range: ByteRange) -> Iterator[bytes]:
-        """Yield the bytes of a range of the archive.
+        """Yield the bytes of a range of the tar file.
 
         Raises:
             OSError: it cannot be read, or the file became shorter.
@@ -160,7 +160,7 @@ class ArchiveIndex:
         return file_pieces(self.path, byte_range.offset, byte_range.size)
 
     def small(self, name: str, limit: int) -> bytes:
-        """Return the content of a small member.
+        """Return the content of a small member of the tar file.
 
         Raises:
             GKMError: METADATA_MISSING for a missing member, TOO_LARGE beyond `limit` bytes.
@@ -174,7 +174,7 @@ class ArchiveIndex:
         return b"".join(self.pieces(byte_range))
 
     def find(self, name: str) -> ByteRange:
-        """Return the range of a member; raises METADATA_MISSING if the archive has no plain file of that name."""
+        """Return where a member lies in the tar file; raises METADATA_MISSING if it has no plain file of that name."""
         byte_range = self.ranges.get(name)
         if byte_range is None:
             raise GKMError(Reason.METADATA_MISSING, f"{self.path} holds no plain file {name[:80]!r}")
@@ -200,7 +200,7 @@ def _layer(index: ArchiveIndex, name: str, diff_id: str, target: Path) -> LocalB
 
 
 def write(image: LocalImage, path: Path, ref: Reference, report: ProgressCallback = lambda _done, _of: None) -> None:
-    """Write the image to the new file `path`. Its manifest.json names the image by the tag of `ref`.
+    """Write an image to the new docker archive `path`. Its manifest.json names the image by the tag of `ref`.
 
     Raises:
         GKMError: NOT_ALLOWED when `path` exists, DIGEST_MISMATCH when a blob changed since it was packed.

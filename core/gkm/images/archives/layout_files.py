@@ -18,19 +18,19 @@ BLOBS = ("blobs", "sha256")
 
 
 def small_blob(root: Path, descriptor: Descriptor, limit: int) -> bytes:
-    """Return the bytes of a small blob after checking its digest; raises as `read_small`, and DIGEST_MISMATCH."""
+    """Return the bytes of a small blob of an OCI layout after checking its digest; raises as `read_small`."""
     raw = read_small(root, (*BLOBS, descriptor.digest.removeprefix("sha256:")), limit)
     check_blob(LocalBlob.from_bytes(raw, "").descriptor, descriptor, str(root))
     return raw
 
 
 def checked_blobs(root: Path, descriptors: Iterable[Descriptor]) -> tuple[LocalBlob, ...]:
-    """Return the blobs as local files, each checked; raises as `checked`."""
+    """Return blobs of an OCI layout as local files, each checked; raises as `checked`."""
     return tuple(LocalBlob(each, checked(root, each)) for each in descriptors)
 
 
 def checked(root: Path, descriptor: Descriptor) -> Path:
-    """Return the path of a blob's file after checking its size and digest.
+    """Return the path of a blob's file in an OCI layout after checking its size and digest.
 
     Raises as `open_file`, or GKMError with the reason DIGEST_MISMATCH.
     """

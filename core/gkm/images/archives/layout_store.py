@@ -53,13 +53,13 @@ class _Stated(Struct, rename="camel"):
 
 
 class LayoutStore(LocalSource):
-    """The images in one layout; it need not exist before the first write. Thread-safe: it holds no state."""
+    """The images in one OCI layout, as a store; it need not exist before the first write. Thread-safe."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
     def manifest(self, ref: Reference, limit: int = MAX_MANIFEST_BYTES) -> Manifest:
-        """Implement ImageSource.manifest."""
+        """Return the manifest that a reference names, by digest or tag in the layout's index (ImageSource.manifest)."""
         listed = self._listed()
         if not ref.digest:
             return self._read(self._named(ref, listed), limit)
@@ -67,7 +67,7 @@ class LayoutStore(LocalSource):
         return self._read(found, limit) if found else self._unlisted(ref, ref.digest, limit)
 
     def pieces(self, ref: Reference, descriptor: Descriptor) -> Iterator[bytes]:
-        """Implement LocalSource.pieces."""
+        """Yield the bytes of a blob in the layout; raise GKMError if its size is wrong."""
         with os.fdopen(open_file(self._root, _parts(descriptor.digest)), "rb", buffering=0) as file:
             size = os.fstat(file.fileno()).st_size
             if size != descriptor.size:
@@ -78,7 +78,7 @@ class LayoutStore(LocalSource):
                 yield piece
 
     def referrers(self, ref: Reference) -> list[Descriptor]:
-        """Implement ImageSource.referrers."""
+        """Return the descriptors of the layout's manifests about a pinned image (ImageSource.referrers)."""
         found: dict[str, Descriptor] = {}
         left = MAX_READ_BYTES
         for each in self._listed():
@@ -96,7 +96,7 @@ class LayoutStore(LocalSource):
         return list(found.values())
 
     def tags(self, ref: Reference, limit: int) -> list[str]:  # noqa: ARG002 -- see ImageStore
-        """Implement ImageStore.tags."""
+        """Return the tags in the layout's index, at most `limit`."""
         names = (each.annotations.get(REF_NAME, "") for each in self._listed())
         return sorted({name for name in names if name})[:limit]
 
@@ -112,11 +112,11 @@ class LayoutStore(LocalSource):
             raise
 
     def mount_blob(self, ref: Reference, descriptor: Descriptor, source: Reference) -> bool:  # noqa: ARG002 -- see there
-        """Implement ImageStore.mount_blob."""
+        """Return False: a layout has one set of blobs, so no blob is linked from another repository."""
         return False
 
     def store_blob(self, ref: Reference, blob: LocalBlob, counter: ByteCounter) -> None:
-        """Implement ImageStore.store_blob."""
+        """Write a blob to the layout and report the bytes to `counter` (ImageStore.store_blob)."""
         digest = blob.descriptor.digest.removeprefix("sha256:")
         with self._locked():
             temporary = self._root.joinpath(*BLOBS, f".{digest}.part")
@@ -129,7 +129,7 @@ class LayoutStore(LocalSource):
             temporary.replace(temporary.with_name(digest))
 
     def store_manifest(self, ref: Reference, raw: bytes, media_type: str) -> bool:
-        """Implement ImageStore.store_manifest.
+        """Store a manifest in the layout under a tag or digest; return whether it is listed as a referrer.
 
         A manifest by digest is listed in the index only if it has a subject: the tag of an image is written last.
         """

@@ -18,7 +18,7 @@ from gkm.images.reference import Reference
 
 
 class LocalSource(ABC):
-    """An ImageSource without hosts, mirrors and deadlines, as all images on this machine are read."""
+    """An ImageSource without hosts, mirrors and deadlines: the base of all images on this machine."""
 
     def check_allowed(self, ref: Reference) -> None:  # noqa: ARG002 -- see ImageSource
         """Allow every path: the user named it on the command line, and the allow-list is about registries."""
@@ -29,19 +29,19 @@ class LocalSource(ABC):
         return False
 
     def without_mirrors(self) -> Self:
-        """Implement ImageSource.without_mirrors."""
+        """Return this source: it has no mirrors."""
         return self
 
     def within(self, seconds: float) -> Self:  # noqa: ARG002 -- see ImageSource
-        """Implement ImageSource.within."""
+        """Return this source: reads from this machine have no deadline."""
         return self
 
     def resolve(self, ref: Reference) -> str:
-        """Implement ImageSource.resolve."""
+        """Return the digest that a reference names: its own, or the digest of the manifest."""
         return ref.digest or self.manifest(ref).digest
 
     def blob(self, ref: Reference, download: BlobDownload) -> None:
-        """Implement ImageSource.blob."""
+        """Write the missing bytes of a blob to `download`, and verify the whole blob."""
         known = download.received
         for piece in self.pieces(ref, download.descriptor):
             known, fresh = max(0, known - len(piece)), piece[known:]
@@ -50,7 +50,7 @@ class LocalSource(ABC):
         download.verify(ref.name)
 
     def small_blob(self, ref: Reference, descriptor: Descriptor, limit: int) -> bytes:
-        """Implement ImageSource.small_blob."""
+        """Return the bytes of a small blob, verified; raise TOO_LARGE beyond `limit` bytes."""
         if descriptor.size > limit:
             what = f"blob {descriptor.digest} has {descriptor.size} bytes, at most {limit} are read"
             raise GKMError(Reason.TOO_LARGE, what)
@@ -64,7 +64,7 @@ class LocalSource(ABC):
 
     @abstractmethod
     def manifest(self, ref: Reference, limit: int = MAX_MANIFEST_BYTES) -> Manifest:
-        """Implement ImageSource.manifest."""
+        """Return the manifest that a reference names; raises as ImageSource.manifest does."""
 
 
 class ArchiveSource(LocalSource):
@@ -80,14 +80,14 @@ class ArchiveSource(LocalSource):
         self._blobs = {blob.descriptor.digest: blob for blob in self._image.blobs}
 
     def manifest(self, ref: Reference, limit: int = MAX_MANIFEST_BYTES) -> Manifest:  # noqa: ARG002 -- see ImageSource
-        """Implement ImageSource.manifest."""
+        """Return the manifest that GKM builds for the archive's image; raise NOT_FOUND for another digest."""
         digest = self._image.digest
         if ref.target != digest and (ref.digest or (ref.tag or "").startswith("sha256-")):
             raise GKMError(Reason.NOT_FOUND, f"{ref} does not exist: the image of the archive has the digest {digest}")
         return Manifest(self._image.manifest, self._image.media_type, digest)
 
     def pieces(self, ref: Reference, descriptor: Descriptor) -> Iterator[bytes]:
-        """Implement LocalSource.pieces."""
+        """Yield the bytes of a blob in the archive; raise NOT_FOUND if the image does not have it."""
         blob = self._blobs.get(descriptor.digest)
         if blob is None:
             raise GKMError(Reason.NOT_FOUND, f"{ref} has no blob {descriptor.digest}")

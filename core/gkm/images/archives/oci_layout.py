@@ -52,7 +52,7 @@ class _LayoutFile(Struct):
 
 
 def write(image: LocalImage, path: Path, ref: Reference, report: ProgressCallback = lambda _done, _of: None) -> None:
-    """Write a layout to `path`, which must not exist. Its index names the image by the tag of `ref`.
+    """Write an image as a new OCI layout to `path`. Its index names the image by the tag of `ref`.
 
     Raises:
         GKMError: NOT_ALLOWED when `path` exists, DIGEST_MISMATCH when a blob changed since it was packed.
@@ -75,7 +75,7 @@ def write(image: LocalImage, path: Path, ref: Reference, report: ProgressCallbac
 
 
 def open_layout(path: Path, *, elsewhere: int = 0) -> LocalImage:
-    """Return the one image in a layout that holds no other manifest, every size and digest checked.
+    """Return the image in an OCI layout that holds no other manifest, every size and digest checked.
 
     The first `elsewhere` layers are in a registry, not in the layout.
 
@@ -94,7 +94,7 @@ def open_layout(path: Path, *, elsewhere: int = 0) -> LocalImage:
 
 
 def read_index(path: Path) -> ImageIndex:
-    """Return the index of a layout; raises as `open_layout` does."""
+    """Return the index of an OCI layout; raises as `open_layout` does."""
     version = decode(
         read_small(path, (LAYOUT_FILE,), MAX_LAYOUT_FILE_BYTES), _LayoutFile, str(path / LAYOUT_FILE)
     ).version

@@ -38,14 +38,14 @@ class DamagedArtifactFile(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ArtifactKey:
-    """One artifact: its kind (`inductor`, `aot_autograd`, `autotune`, `pgo`…) and its key."""
+    """One artifact in a file of torch: its kind (`inductor`, `aot_autograd`, `autotune`, `pgo`…) and its key."""
 
     kind: str
     key: str
 
 
 def artifact_keys(pieces: Iterable[bytes], most: int | None = None) -> list[ArtifactKey]:
-    """Return the first `most` artifacts of a file in order (None: up to MAX_ARTIFACTS).
+    """Return the first `most` artifacts of a file of torch in order (None: up to MAX_ARTIFACTS).
 
     Raises:
         NotAnArtifactFile: it is another file.

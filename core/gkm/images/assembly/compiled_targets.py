@@ -25,7 +25,7 @@ _BEFORE_BYTES = 8
 
 
 def target_of(backend: str, arch: str) -> GpuTarget:
-    """Return a target with the warp size of its architecture; 0 for an unknown backend."""
+    """Return the GPU target of an architecture with its warp size; 0 for an unknown backend."""
     if backend == HIP:
         return GpuTarget(backend, arch, 32 if RDNA.fullmatch(arch) else 64)
     return GpuTarget(backend, arch, 32 if backend == CUDA else 0)
@@ -33,7 +33,7 @@ def target_of(backend: str, arch: str) -> GpuTarget:
 
 @dataclass(slots=True)
 class CompiledTargets:
-    """Collects the GPUs that artifacts name, each with the first artifact that names it.
+    """Collects the GPUs that a cache's artifacts name, each with the first artifact that names it.
 
     More than one is a contradiction.
     """

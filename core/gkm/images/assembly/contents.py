@@ -63,7 +63,7 @@ class CacheContents:
 
     @property
     def targets(self) -> tuple[GpuTarget, ...]:
-        """Return the kinds of GPU that the cache was compiled for."""
+        """Return the kinds of GPU that the cache was compiled for, as its labels state them."""
         return stated_targets(self.labels, self.format, str(self.directory))
 
 
@@ -103,7 +103,7 @@ def scan_cache(
 def scan_directory(
     directory: Path, stated: Sequence[GpuTarget], versions: DependencyVersions, selected: Selection = EVERYTHING
 ) -> CacheContents:
-    """Scan a directory; `stated` are GPUs from the user, for a cache that does not name its GPU.
+    """Scan a cache directory; `stated` are GPUs from the user, for a cache that does not name its GPU.
 
     Raises:
         GKMError: METADATA_MISSING if the directory holds no cache or its GPU is unknown, METADATA_INVALID when its

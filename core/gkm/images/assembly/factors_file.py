@@ -17,19 +17,19 @@ MAX_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class RedactedFile:
-    """A rewritten file, and the names of the environment variables that are null in it."""
+    """A rewritten cache_key_factors.json, and the names of the environment variables that are null in it."""
 
     data: bytes
     names: tuple[str, ...]
 
 
 def is_factors(entry: TreeEntry) -> bool:
-    """Return whether a file is cache_key_factors.json and not too large to read."""
+    """Return whether a file is vLLM's cache_key_factors.json and not too large to read."""
     return not entry.directory and entry.name == FACTORS and entry.size <= MAX_BYTES
 
 
 def redact(entry: TreeEntry) -> RedactedFile | None:
-    """Return the file without secrets; None for a file that has no secrets or is another file.
+    """Return vLLM's factors file without secrets; None if it has no secrets, or for another file.
 
     Raises:
         GKMError: CONTENT_MISMATCH when it changed while it was read.

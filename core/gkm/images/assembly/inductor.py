@@ -36,7 +36,7 @@ _MAX_CUDA_VERSIONS: Final = 8
 
 
 def graph_at(path: Sequence[str]) -> tuple[str, str] | None:
-    """Return the kind and the key of a compiled graph from the path of its file; None for any other file."""
+    """Return the kind and the key of a compiled graph of TorchInductor from its file's path; None for another file."""
     match path:
         case [top, shard, key, _] if top == GRAPHS and key[1:].startswith(shard) and _KEY.fullmatch(key):
             return GRAPHS, key
@@ -72,7 +72,7 @@ class InductorScan:
         return graphs + self.listed
 
     def add(self, entry: TreeEntry, kernel: Kernel | None) -> None:
-        """Scan one file or directory.
+        """Scan one file or directory of the cache.
 
         Raises:
             GKMError: METADATA_INVALID for a damaged file of artifacts; as reading it raises.

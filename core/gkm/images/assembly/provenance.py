@@ -27,7 +27,7 @@ _PYTHON_PACKAGES: Final = frozenset({"torch", "triton", "vllm"})
 
 @dataclass(frozen=True, slots=True)
 class CacheBuild:
-    """Facts about a build: the GPUs and versions that the user stated, the builder, GKM's version, and the times."""
+    """Facts about the build of a cache image: GPUs and versions that the user stated, builder, GKM's version, times."""
 
     stated: Sequence[GpuTarget]
     versions: DependencyVersions

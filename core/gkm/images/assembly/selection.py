@@ -18,7 +18,7 @@ KindOf = Callable[[str, bool], FileKind]
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The kind of each path, and the kinds that an image gets; `decided` are paths whose kind their names do not tell.
+    """Which files of a cache directory an image gets, by kind; `decided` are paths whose names do not tell the kind.
 
     `runtime` is the one whose table decides; None if absent.
     """
@@ -29,15 +29,15 @@ class Selection:
     runtime: Runtime | None = None
 
     def kind_of(self, path: str, *, is_directory: bool) -> FileKind:
-        """Return the kind of a file or directory."""
+        """Return the kind of a file or directory in the cache."""
         return self.decided.get(path) or self.kind(path, is_directory)
 
     def place_of(self, path: str, *, is_directory: bool) -> Place | None:
-        """Return what a path means in the layout of the runtime; None if the layout does not have it."""
+        """Return the layout entry of a path in the runtime's cache; None if the layout does not have the path."""
         return self.runtime.place_of(path, is_directory=is_directory) if self.runtime else None
 
     def without(self, excluded: Mapping[str, FileKind]) -> "Selection":
-        """Return a selection that excludes further paths."""
+        """Return a selection that gives further paths these kinds, so that they are not packed."""
         return replace(self, decided={**self.decided, **excluded})
 
 
@@ -45,7 +45,7 @@ EVERYTHING: Final = Selection(lambda _path, _is_directory: FileKind.CONTENT)
 
 
 def of_runtime(runtime: Runtime, *, all_files: bool = False, inside: Container[str] = ()) -> Selection:
-    """Return the selection for a runtime's own files.
+    """Return the selection of a runtime's own files in a cache directory.
 
     With `all_files` every file except secrets and damaged kernels. `inside` are the directories at its top that hold
     caches of other runtimes.
@@ -54,7 +54,7 @@ def of_runtime(runtime: Runtime, *, all_files: bool = False, inside: Container[s
 
 
 def of_captured(runtime: Runtime, inside: Container[str] = (), kept: Iterable[str] = ()) -> Selection:
-    """Return the selection for the files that a runtime compiled into a pod's private layer.
+    """Return the selection of the files that a runtime compiled into a pod's private layer.
 
     `kept` are the files of the image that the capture extends: its builder chose them, and they stay.
     """
@@ -82,7 +82,7 @@ def _kind_of(runtime: Runtime, inside: Container[str]) -> KindOf:
 
 @dataclass(slots=True)
 class LeftOutFiles:
-    """How many files and directories of one kind an image leaves out; `bytes` is the size of the files."""
+    """How many files and directories of one kind an image leaves out; `bytes` is the total size of the files."""
 
     count: int = 0
     bytes: int = 0

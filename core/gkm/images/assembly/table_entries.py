@@ -43,7 +43,7 @@ class TableScan:
     targets: set[GpuTarget] = field(default_factory=set)
 
     def add(self, entry: TreeEntry) -> None:
-        """Scan one file or directory in constant memory; raises the errors of reading it."""
+        """Scan one file or directory of a cache in constant memory; raises the errors of reading it."""
         place = self.selected.place_of(entry.path, is_directory=entry.directory)
         if place and place.needs is not None:
             self.paths[entry.path] = None
@@ -57,7 +57,7 @@ class TableScan:
             self.targets |= device_targets(entry.pieces())
 
     def listed(self, runtime: Runtime) -> list[dict[str, str]]:
-        """Return the entries for manifest.json.
+        """Return the entries of a runtime's cache for manifest.json.
 
         Raises:
             GKMError: METADATA_MISSING if no entry is complete.
@@ -103,7 +103,7 @@ def _suffix(name: str) -> str:
 
 @dataclass(slots=True)
 class EntryCheck:
-    """Finds entries that lack one of their files, by comparing the names in each directory."""
+    """Finds entries of a cache that lack one of their files, by comparing the names in each directory."""
 
     selected: Selection
     problems: dict[str, str] = field(default_factory=dict)

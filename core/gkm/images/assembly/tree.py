@@ -29,7 +29,7 @@ PassedOver = Callable[[str, FileKind, int], None]
 
 @dataclass(frozen=True, slots=True)
 class TreeEntry:
-    """A file or directory at `path`, relative and with slashes. `size` in bytes, 0 for directories."""
+    """A file or directory of a cache at `path`, relative and with slashes. `size` in bytes, 0 for directories."""
 
     path: str
     directory: bool

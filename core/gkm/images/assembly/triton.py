@@ -33,7 +33,7 @@ class _Target(Struct):
 
 
 class Kernel(Struct):
-    """A kernel as its metadata describes it, reduced to the fields of MCV's manifest."""
+    """A Triton kernel as its metadata describes it, reduced to the fields of MCV's manifest."""
 
     target: _Target
     hash: _Hash = ""
@@ -49,7 +49,7 @@ class Kernel(Struct):
 
 
 def parse_kernel(entry: TreeEntry) -> Kernel | None:
-    """Return the kernel that a metadata file describes; None for any other file.
+    """Return the Triton kernel that a metadata file describes; None for any other file.
 
     Raises:
         GKMError: CONTENT_MISMATCH when it changed while it was read.
@@ -82,7 +82,7 @@ def version_in(metadata: bytes) -> str:
 
 
 def manifest_entry(kernel: Kernel) -> dict[str, Any]:
-    """Return a kernel's entry in MCV's manifest: fields in MCV's order, without zero values."""
+    """Return a Triton kernel's entry in MCV's manifest: fields in MCV's order, without zero values."""
     optional = {
         "ptx_version": kernel.ptx_version,
         "num_stages": kernel.num_stages,

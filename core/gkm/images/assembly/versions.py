@@ -23,7 +23,7 @@ _CUDA, _TRITON = "cuda", "triton"
 
 @dataclass(frozen=True, slots=True)
 class DependencyVersions:
-    """Versions that the user stated, by the name of the program."""
+    """Versions of programs that wrote a cache, as the user stated them, by the name of the program."""
 
     cuda: str = ""
     ptx: int = 0
@@ -53,7 +53,7 @@ class DependencyVersions:
         return cls(stated.pop(_CUDA, ""), int(ptx or 0), stated)
 
     def target(self, backend: str, arch: str, warp_size: int, cuda: str = "") -> dict[str, Any]:
-        """Return one target of a summary; `cuda` is the cache's own version, which the user's version overrides."""
+        """Return one GPU target for the summary label; the user's CUDA version overrides the cache's own in `cuda`."""
         stated: dict[str, Any] = {"backend": backend, "arch": arch, "warp_size": warp_size}
         if backend == _CUDA and self.ptx:
             stated["ptx_version"] = self.ptx

@@ -42,14 +42,14 @@ class CacheKeyFactors(Struct):
     env: dict[str, Any] | None = None
 
     def variable(self, name: str) -> str:
-        """Return an environment variable; "" if it is missing or no text."""
+        """Return the text of an environment variable in the factors; "" if it is missing or no text."""
         value = (self.env or {}).get(name)
         return value if isinstance(value, str) else ""
 
 
 @dataclass(slots=True)
 class ModelComponent:
-    """One component of a model on one rank, such as `rank_0_0/backbone`."""
+    """One component of a model that vLLM compiled for one rank, such as `rank_0_0/backbone`."""
 
     rank: str
     name: str
@@ -71,7 +71,7 @@ class ModelComponent:
 
 @dataclass(slots=True)
 class HashDirectory:
-    """One compiled model: the directory that vLLM names by the hash of its configuration."""
+    """One model that vLLM compiled: the directory that vLLM names by the hash of its configuration."""
 
     prefixes: dict[tuple[str, str], ModelComponent] = field(default_factory=dict)
     kernels: list[Kernel] = field(default_factory=list)
@@ -101,7 +101,7 @@ class VllmScan:
         return self.has_marker and self.has_root
 
     def add(self, entry: TreeEntry, kernel: Kernel | None) -> None:
-        """Scan one file or directory; raises the errors of reading it."""
+        """Scan one file or directory of vLLM's cache; raises the errors of reading it."""
         parts = entry.path.split("/")
         named = entry.name.endswith(INDEX) or any(mark in entry.path for mark in _MARKS)
         self.has_marker |= named and entry.may_be_mark

@@ -25,7 +25,7 @@ VARIABLE = "VLLM_PAGED_ATTN_ARCH"
 
 
 def vllm_labels(vllm_scan: VllmScan) -> dict[str, str]:
-    """Return the labels that only vLLM caches have."""
+    """Return the labels of an image that only vLLM caches have."""
     entries = vllm_scan.entries
     present = {entry["cacheFormat"] for entry in entries}
     hashes = list(dict.fromkeys(entry["vllmHash"] for entry in entries))

@@ -21,7 +21,7 @@ _Count = Annotated[int, Meta(ge=0)]
 
 
 class PackedFile(Struct, frozen=True):
-    """A file as the image holds it: `path` relative to the cache, `size` in bytes."""
+    """A file as a captured image holds it: `path` relative to the cache, `size` in bytes."""
 
     path: Annotated[str, Meta(max_length=1024)]
     sha256: Annotated[str, Meta(max_length=64)]
@@ -29,7 +29,7 @@ class PackedFile(Struct, frozen=True):
 
 
 class Hardware(Struct, frozen=True, rename="camel"):
-    """The target of the files: the measured GPU and driver of the node, the runtime and the version that they state."""
+    """The hardware of a capture: measured GPU and driver of the node, and the runtime and version of the files."""
 
     backend: _Short
     arch: _Short
@@ -49,7 +49,7 @@ class Hardware(Struct, frozen=True, rename="camel"):
 
 
 def content_digest(hardware_key: str, files: Iterable[PackedFile]) -> str:
-    """Return the digest of hardware, paths and contents, for files in the order of their paths.
+    """Return the digest of a capture: of hardware, paths and contents, for files in the order of their paths.
 
     Captures with equal digests are equal.
     """
@@ -60,17 +60,17 @@ def content_digest(hardware_key: str, files: Iterable[PackedFile]) -> str:
 
 
 def short(digest: str) -> str:
-    """Return 12 hexadecimal digits of a digest, as in the names of captures."""
+    """Return the first 12 hexadecimal digits of a digest, as in the names of captures."""
     return digest[_SHORT]
 
 
 def repository(registry: str, namespace: str, runtime: str) -> str:
-    """Return the repository for images of a namespace, which has its own repository for each runtime."""
+    """Return the repository for the captured images of a namespace and a runtime."""
     return f"{registry}/{namespace}/{runtime}"
 
 
 def image_tag(hardware: Hardware, digest_of_content: str) -> str:
-    """Return the tag of an image: its hardware key and a short digest of its content."""
+    """Return the tag of a captured image: its hardware key and a short digest of its content."""
     return f"{_NOT_IN_TAGS.sub('_', hardware.key)[:_MAX_KEY]}-{short(digest_of_content)}"
 
 

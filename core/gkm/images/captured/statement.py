@@ -21,7 +21,7 @@ CLOCK_SKEW: Final = timedelta(seconds=60)
 
 
 class CaptureClaim(NamedTuple):
-    """The identity of a capture.
+    """The claim of a capture: which content it has, from which namespace and hardware, and what it extends.
 
     The namespace of the pod, the hardware key, the digest of the content, the family that the capture joins, and the
     digest of the image that it extends; "" without a family or such an image.
@@ -51,7 +51,7 @@ class _CaptureStatement(Struct):
 def check(
     registry: ImageSource, ref: Reference, trusts: Sequence[TrustPolicy], wanted: CaptureClaim, now: datetime
 ) -> datetime:
-    """Check that the trusted signers attested this claim about an image; return the time of the capture.
+    """Check that the trusted signers attested a capture's claim about an image; return the time of the capture.
 
     The digest of the content is computed anew from the stated files. A statement whose time is more than CLOCK_SKEW
     after `now` does not count: its capture would never be too old.
@@ -84,7 +84,7 @@ def check(
 
 
 def states_in(payload: bytes) -> tuple[CaptureClaim, datetime]:
-    """Return the claim and the time of a statement; the digest is computed from its list of files. Raises GKMError."""
+    """Return the claim and the time in a statement about a capture. Raises GKMError."""
     predicate = decode(payload, _CaptureStatement, "statement about captured files").predicate
     computed = content_digest(predicate.hardware, predicate.files)
     if computed != predicate.content_digest:
@@ -97,7 +97,7 @@ def states_in(payload: bytes) -> tuple[CaptureClaim, datetime]:
 
 
 def time_of(payload: bytes, wanted: CaptureClaim) -> datetime | None:
-    """Return the time in a statement about the claim; None if the statement is about another claim or not from GKM."""
+    """Return the time in a statement about this capture; None if the statement is about another one or not GKM's."""
     try:
         found, time = states_in(payload)
     except GKMError:

@@ -38,7 +38,7 @@ class LockedBlob:
     descriptor: int
 
     def finalize(self, target: Path) -> None:
-        """Move the complete, verified blob to its final name and hard-link it as `target`."""
+        """Move the complete, verified blob file to its final name and hard-link it as `target`."""
         whole = self.path.with_suffix("")
         self.path.rename(whole)
         os.utime(whole)

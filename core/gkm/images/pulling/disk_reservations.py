@@ -19,7 +19,7 @@ GrowReservation = Callable[[int, int], None]
 
 
 class DiskReservation:
-    """The bytes that one pull may still write. Thread-safe, except `consume`, which one thread calls.
+    """The disk space that one pull reserved and has not used yet. Thread-safe, except `consume`, for one thread.
 
     An image without a claimed size is taken to be as large as its blobs until more of it arrives.
     """
@@ -32,18 +32,18 @@ class DiskReservation:
 
     @property
     def remaining(self) -> int:
-        """Return the number of reserved bytes that are not on the disk yet."""
+        """Return the number of reserved bytes that the pull has not written to the disk yet."""
         with self._lock:
             return self._blobs + self._files
 
     def extend(self, content: int, disk: int) -> None:
-        """Reserve more bytes: of content for the store, and of disk for files."""
+        """Reserve more bytes for the pull: `content` in the store, and `disk` for files."""
         with self._lock:
             self._content += content
             self._files += disk
 
     def blob_written(self, count: int) -> None:
-        """Release the reservation for blob bytes that were written."""
+        """Release the reservation for `count` blob bytes that were written."""
         with self._lock:
             self._blobs = max(0, self._blobs - count)
 

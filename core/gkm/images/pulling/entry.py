@@ -68,7 +68,7 @@ def _listed(path: Path) -> tuple[FileList, int] | None:
 
 
 def exists(layout: Layout, digest: str) -> bool:
-    """Return whether the store has the content directory of an entry, without reading its file list."""
+    """Return whether the store has the content directory of an entry, without a check of its file list."""
     # The agent calls this for hundreds of caches in each reconcile: one system call and no extra path objects.
     try:
         return stat.S_ISDIR(os.lstat(f"{layout.entry(digest)}/{CONTENT}").st_mode)

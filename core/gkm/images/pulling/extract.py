@@ -75,7 +75,7 @@ SECONDS_PER_FILE = 0.02
 
 
 class NewFile(NamedTuple):
-    """A file to write, whole in memory."""
+    """A file of an image to write, whole in memory."""
 
     path: str
     content: memoryview
@@ -84,7 +84,7 @@ class NewFile(NamedTuple):
 
 @dataclass(slots=True)
 class FileWriter:
-    """Writes new files below `destination` in threads; `append` is called with each file, in order."""
+    """Writes new files of an image below `destination` in threads; `append` is called with each file, in order."""
 
     destination: str
     append: Callable[[ListedFile], object]
@@ -198,7 +198,7 @@ class FileWriter:
 
 @dataclass(slots=True)
 class Extraction:
-    """An extraction into an empty directory that no other process uses.
+    """An extraction of an image's layers into an empty directory that no other process uses.
 
     The one cache of `formats` goes into the directory itself, several go where `gkm.runtimes.placement` has them.
     `claimed_bytes` is the size that the image claims; None without a claim. `reserve` is called with bytes of content
@@ -238,7 +238,7 @@ class Extraction:
         return b"\n".join(self.manifests.values())
 
     def layer(self, parts: Iterable[bytes]) -> None:
-        """Extract one layer. Members outside the cache's directory are checked and skipped.
+        """Extract one layer of the image. Members outside the cache's directory are checked and skipped.
 
         Raises:
             GKMError: UNSAFE_CONTENT, TOO_LARGE, CONTENT_MISMATCH; NODE_ERROR when it takes too long.

@@ -24,7 +24,7 @@ _END = b"]}\n"
 
 
 class ListedFile(Struct, frozen=True, omit_defaults=True):
-    """One file in the list: `path` relative to the cache, `size` in bytes."""
+    """One file of a store entry in files.json: `path` relative to the cache, `size` in bytes."""
 
     path: str
     size: int
@@ -73,7 +73,7 @@ class SpooledFileList(Collection[ListedFile]):
 
 
 def write(path: Path, listed: FileList) -> None:
-    """Write a list to the new file `path`.
+    """Write the file list of a store entry to the new file `path`.
 
     Raises:
         OSError: a disk operation failed.
@@ -89,7 +89,7 @@ def write(path: Path, listed: FileList) -> None:
 
 
 def read(path: Path) -> tuple[FileList, int]:
-    """Return the header of a list, and the number of its files; check every line. Does not follow links.
+    """Return the header of a file list, and the number of its files; check every line. Does not follow links.
 
     Raises:
         FileNotFoundError: the file does not exist.
@@ -101,7 +101,7 @@ def read(path: Path) -> tuple[FileList, int]:
 
 @contextmanager
 def open_list(path: Path) -> Iterator[tuple[FileList, Iterator[ListedFile]]]:
-    """Yield the header of a list, and an iterator over its files; raises and checks as `read` does."""
+    """Yield the header of a file list, and an iterator over its files; raises and checks as `read` does."""
     with open_regular(path) as file:
         try:
             head = msgspec.json.decode(_line(file) + b"]}", type=FileList)

@@ -34,7 +34,7 @@ _NOT_PUBLIC_6 = tuple(map(ip_network, ("2001::/23", "2001:db8::/32", "3fff::/20"
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """An http address: scheme, host and port in one canonical spelling, and the whole text."""
+    """An http or https address: scheme, host and port in one canonical spelling, and the whole text."""
 
     scheme: str
     host: str
@@ -56,7 +56,7 @@ class NotHttpAddress(InvalidAddress):
 
 
 def parse_address(text: str, base: str = "") -> Address:
-    """Return the address in `text`, which may be relative to `base`.
+    """Return the http address in `text`, which may be relative to `base`.
 
     Raises:
         InvalidAddress: also as NotHttpAddress.

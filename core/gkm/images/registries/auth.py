@@ -77,7 +77,7 @@ class Credentials(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AuthSecret:
-    """The value of an Authorization header, valid until `expires` (time.monotonic())."""
+    """The value of an Authorization header for a registry, valid until `expires` (time.monotonic())."""
 
     value: str = field(repr=False)
     expires: float
@@ -91,7 +91,7 @@ class _Token(Struct):
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """A Basic challenge, or one for a Bearer token from `realm` for `service`. GKM determines the scope itself."""
+    """An authentication challenge of a registry: Basic, or for a Bearer token from `realm` for `service`."""
 
     bearer: bool
     realm: str = ""

@@ -70,7 +70,7 @@ class Exchange:
         self.sockets.append(socket.socket(fileno=os.dup(connection.fileno())))
 
     def shut_down(self) -> None:
-        """End all connections; called by the timer."""
+        """End all connections of the exchange; the timer calls this at the deadline."""
         self.expired = True  # before the first socket ends, because the thread that notices reads it
         for watched in self.sockets:
             with contextlib.suppress(OSError):
@@ -177,7 +177,7 @@ def not_public(host_is: str) -> GKMError:
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """A proxy; its repr hides the password."""
+    """An HTTP proxy; its repr hides the password."""
 
     url: str
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)

@@ -68,7 +68,7 @@ class AuthEntry:
 
 @dataclass(frozen=True, slots=True)
 class DockerConfig:
-    """The content of one file or Secret: logins, and names of credential helpers, which only the command line runs."""
+    """The content of a docker config file or pull Secret: logins, and names of credential helpers."""
 
     entries: tuple[AuthEntry, ...] = ()
     store: str = ""
@@ -77,7 +77,7 @@ class DockerConfig:
 
 @dataclass(frozen=True)
 class PullSecrets:
-    """Finds the credentials of caches; `namespace` is GKM's own, which holds the configuration's Secrets."""
+    """Finds the credentials for caches' images; `namespace` is GKM's own, with the configuration's Secrets."""
 
     secrets: Secrets
     registries: Registries
@@ -135,7 +135,7 @@ class _File(Struct, rename="camel"):
 
 
 def parse(raw: bytes, what: str = "the credentials") -> DockerConfig:
-    """Parse a .dockerconfigjson, a config.json or an old .dockercfg; messages call it `what`.
+    """Parse a .dockerconfigjson, a config.json or an old .dockercfg; error messages call it `what`.
 
     Raises:
         GKMError: UNAUTHORIZED; the message names the entry and no secret.
@@ -217,7 +217,7 @@ class Keyring:
         self._entries = sorted(found, key=lambda entry: entry.key, reverse=True)  # stable: Secrets keep their order
 
     def logins(self, registry: str, repository: str) -> Sequence[Login]:
-        """Return the logins for a repository, the most specific first."""
+        """Return the logins that match a repository, the most specific first; an empty list without any."""
         host, port, _ = split_server(registry)
         fitting = [entry.login for entry in self._entries if _matches(entry, host, port, f"/{repository}")]
         if fitting or registry != DOCKER_HUB:

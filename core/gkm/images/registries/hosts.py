@@ -82,7 +82,7 @@ class RegistryHosts:
         return len(self.sources(ref)) > 1
 
     def deadline(self, size: int = 0) -> float:
-        """Return the deadline (time.monotonic()) for a request that starts now and has a body of `size` bytes."""
+        """Return the deadline (time.monotonic()) of a registry request that starts now with a body of `size` bytes."""
         return min(self._end, time.monotonic() + self.limits.request + size / self.limits.min_rate)
 
     def deadline_at(self, source: str, ref: Reference, size: int = 0) -> float:

@@ -33,7 +33,7 @@ def blobs(
 
 
 def blob(registry: ImageStore, ref: Reference, packed: LocalBlob) -> str:
-    """Upload a blob and return its digest; raises as `image` does."""
+    """Upload one blob to the repository of `ref` and return its digest; raises as `image` does."""
     registry.store_blob(ref, packed, ByteCounter(lambda _done, _of: None, packed.descriptor.size))
     return packed.descriptor.digest
 

@@ -109,7 +109,7 @@ class Registry(RegistryWrites):
         download.verify(ref.name)
 
     def small_blob(self, ref: Reference, descriptor: Descriptor, limit: int) -> bytes:
-        """Return the bytes of a small blob.
+        """Return the bytes of a small blob, verified.
 
         Raises:
             GKMError: as `blob`; TOO_LARGE beyond `limit` bytes.

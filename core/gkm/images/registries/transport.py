@@ -75,7 +75,7 @@ class TransportLimits:
 
 @dataclass(frozen=True, slots=True)
 class RegistryRequest:
-    """One request; `url` is absolute. Only the registry's own host receives `secret`, the Authorization value.
+    """One HTTP request to a registry; `url` is absolute. Only the registry's own host receives `secret`.
 
     A callable `body` produces the bytes anew for each of at most `attempts` attempts; it needs a Content-Length header.
     `has_alternative`: another host may have the object, so only 429 is worth a retry: the load of a busy mirror must
@@ -175,7 +175,7 @@ class Transport:
         return target.url
 
     def unavailable(self, detail: str, hint: str = "", retry_after: float = 0.0) -> GKMError:
-        """Return the error for an unexpected answer of the registry."""
+        """Return the error for an unexpected answer of the registry; `detail` says what."""
         what = f"registry {self.registry} is not available: {detail}"
         return GKMError(Reason.REGISTRY_UNAVAILABLE, what, hint, self.registry, retry_after=retry_after)
 
@@ -291,7 +291,7 @@ def unreachable(registry: str, detail: str = "", hint: str = "") -> GKMError:
 
 
 def read_chunks(response: BaseHTTPResponse, limit: int, deadline: float) -> Iterator[bytes]:
-    """Yield at most `limit` bytes of the body before `deadline` (time.monotonic()).
+    """Yield the bytes of a response's body, at most `limit`, before `deadline` (time.monotonic()).
 
     Raises:
         GKMError: REGISTRY_UNAVAILABLE for a body that breaks off or is too slow; TOO_LARGE for a longer one;
@@ -322,7 +322,7 @@ def read_chunks(response: BaseHTTPResponse, limit: int, deadline: float) -> Iter
 
 
 def read_body(response: BaseHTTPResponse, limit: int, deadline: float) -> bytes:
-    """Return the whole body; raises as `read_chunks` does."""
+    """Return the whole body of a response; raises as `read_chunks` does."""
     body = BytesIO()
     for chunk in read_chunks(response, limit, deadline):
         body.write(chunk)
@@ -342,7 +342,7 @@ def requested_pause(retry_after: str) -> float:
 
 
 def retry_delay(attempt: int, requested: float = 0.0, first: float = FIRST_DELAY_SECONDS) -> float:
-    """Return the seconds to wait before an attempt, whose number is at least 2; `first` is the delay before attempt 2.
+    """Return the seconds to wait before a repeated request; `attempt` is its number, 2 or more.
 
     Every client of a registry gets the same answer, so each waits for another time.
     """

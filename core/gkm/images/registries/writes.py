@@ -29,10 +29,10 @@ _NO_DELETION = frozenset({400, 405, 501})
 
 
 class RegistryWrites(RegistryHosts):
-    """Writes to all allowed registries. Thread-safe."""
+    """Writes to all registries that the configuration allows. Thread-safe."""
 
     def blob_exists(self, ref: Reference, descriptor: Descriptor) -> bool:
-        """Return whether the repository has a blob; raises as `store_manifest` does."""
+        """Return whether the repository of `ref` has a blob; raises as `store_manifest` does."""
         self.check_allowed(ref)
         request = RegistryRequest("HEAD", self.url(ref.registry, ref.repository, f"blobs/{descriptor.digest}"))
         with self.send(ref.registry, ref.repository, request, _ACTIONS, self.deadline()) as response:
@@ -41,7 +41,7 @@ class RegistryWrites(RegistryHosts):
             return bool(response.status == OK)
 
     def mount_blob(self, ref: Reference, descriptor: Descriptor, source: Reference) -> bool:
-        """Link a blob of another repository into this one; return False if the blob must be uploaded."""
+        """Link a blob of another repository into the repository of `ref`; return False if it must be uploaded."""
         if source.registry != ref.registry or source.repository == ref.repository:
             return False
         self.check_allowed(ref)

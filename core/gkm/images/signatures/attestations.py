@@ -65,13 +65,13 @@ def attestation(registry: ImageSource, ref: Reference, found: Descriptor, predic
 
 @dataclass(frozen=True, slots=True)
 class FetchedAttestation:
-    """The bytes of an attestation from the registry, not decoded yet; decoding raises GKMError METADATA_INVALID."""
+    """The bytes of an attestation from the registry; decoding them (`parse`) raises GKMError METADATA_INVALID."""
 
     form: SignatureForm
     parse: Callable[[], Signature]
 
     def signature(self) -> Signature:
-        """Return the attestation decoded, which takes many times its memory; `problem` is set if it is malformed."""
+        """Return the decoded attestation, which takes many times its memory; `problem` is set if it is malformed."""
         try:
             return self.parse()
         except GKMError as error:

@@ -18,7 +18,7 @@ _Bytes = Annotated[bytes, Meta(max_length=256 << 10)]
 
 
 class RawBytes(Struct, frozen=True, rename="camel"):
-    """Bytes of a certificate or timestamp."""
+    """Bytes of a certificate or timestamp in a Sigstore bundle."""
 
     raw_bytes: _Bytes
 
@@ -30,13 +30,13 @@ class PublicKeyIdentifier(Struct):
 
 
 class Checkpoint(Struct, frozen=True):
-    """The signed root of a log's Merkle tree."""
+    """The signed root of a transparency log's Merkle tree."""
 
     envelope: Annotated[str, Meta(max_length=16 << 10)]
 
 
 class InclusionProof(Struct, frozen=True, rename="camel"):
-    """The proof that a tree of `tree_size` entries contains the entry, with the number `log_index`."""
+    """The proof that a log's tree of `tree_size` entries contains the entry with the number `log_index`."""
 
     tree_size: _Number
     root_hash: _Bytes
@@ -46,19 +46,19 @@ class InclusionProof(Struct, frozen=True, rename="camel"):
 
 
 class InclusionPromise(Struct, frozen=True, rename="camel"):
-    """The log's signature over the entry and its time."""
+    """A transparency log's signature over an entry and its time."""
 
     signed_entry_timestamp: _Bytes
 
 
 class LogId(Struct, frozen=True, rename="camel"):
-    """The id of a log."""
+    """The id of a transparency log."""
 
     key_id: _Bytes
 
 
 class KindVersion(Struct, frozen=True):
-    """The kind and version of an entry's body."""
+    """The kind and version of a log entry's body."""
 
     kind: str
     version: str
@@ -88,7 +88,7 @@ class SignedTimestamp(Struct, rename="camel"):
 
 
 class TimestampVerificationData(Struct):
-    """The timestamp tokens of a bundle."""
+    """The timestamp tokens of a Sigstore bundle."""
 
     rfc3161_timestamps: Annotated[list[SignedTimestamp], Meta(max_length=8)] = field(
         default_factory=list, name="rfc3161Timestamps"
@@ -96,7 +96,7 @@ class TimestampVerificationData(Struct):
 
 
 class VerificationMaterial(Struct, rename="camel"):
-    """The key or certificate, log entries and timestamps that verify a signature."""
+    """The key or certificate, log entries and timestamps in a bundle that verify its signature."""
 
     public_key: PublicKeyIdentifier | UnsetType = UNSET
     certificate: RawBytes | UnsetType = UNSET
@@ -105,7 +105,7 @@ class VerificationMaterial(Struct, rename="camel"):
 
 
 class EnvelopeSignature(Struct):
-    """One signature of an envelope."""
+    """One signature of a DSSE envelope."""
 
     sig: _Bytes
 

@@ -31,7 +31,7 @@ MAX_BETWEEN = 4
 
 
 class Untrusted(Exception):
-    """A signature is not valid; the message is the end of a sentence that begins with "it"."""
+    """A signature of an image is not valid; the message is the end of a sentence that begins with "it"."""
 
 
 @contextmanager

@@ -44,7 +44,7 @@ class DiscoveredSignatures:
     held_bytes: int = 0
 
     def try_read(self, form: SignatureForm, read: Callable[[], T]) -> T | None:
-        """Return the result of `read`; record its error and return None, so that the search continues."""
+        """Return the result of `read`; after an error, record it and return None, so that the search continues."""
         try:
             return read()
         except GKMError as error:

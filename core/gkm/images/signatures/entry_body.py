@@ -100,7 +100,7 @@ class _Spec2(Struct):
 
 
 def check(entry: LogEntry, signature: Signature, verifier: bytes) -> None:
-    """Check that the body of an entry describes exactly this signature.
+    """Check that the body of a log entry describes exactly this signature.
 
     `verifier` is the DER form of the certificate, or of the public key if the signature has no certificate.
 

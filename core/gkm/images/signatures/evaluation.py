@@ -47,7 +47,7 @@ class TrustPolicy:
 
     @classmethod
     def from_policy(cls, index: int, policy: Policy) -> "TrustPolicy":
-        """Load the keys, the trusted root and the certificate authorities that a policy names.
+        """Load the keys, the trusted root and the certificate authorities that a policy names from their files.
 
         Raises:
             GKMError: SIGNATURE_INVALID if one of them is unusable.
@@ -64,12 +64,12 @@ class TrustPolicy:
 
     @property
     def required_signers(self) -> int:
-        """Return how many different signers must have signed."""
+        """Return how many different signers must have signed an image."""
         require = self.policy.require
         return 1 if require == "any" else len(self.entries) if require == "all" else require
 
     def place(self, ref: Reference) -> Reference:
-        """Return the reference of an image in the repository that holds its signatures; raises GKMError."""
+        """Return the reference of an image in the repository with its signatures for this policy; raises GKMError."""
         return ref.in_repository(self.policy.signature_repository)
 
     def evaluate(self, signature: Signature, digest: str) -> SignatureFinding:
@@ -140,14 +140,14 @@ class TrustPolicy:
         return bool(finding.signer.identity) and not self.trusts(finding.signer)
 
     def is_satisfied(self, signers: Iterable[Signer]) -> bool:
-        """Return whether these signers match enough different entries of the policy."""
+        """Return whether these signers match enough different keys and identities of the policy."""
         entries = self.entries
         different = sorted(set(signers), key=astuple)
         matches = [[i for i, entry in enumerate(entries) if _matches_entry(entry, signer)] for signer in different]
         return max_matching(matches) >= self.required_signers
 
     def trusts(self, signer: Signer) -> bool:
-        """Return whether a signer matches an entry of the policy."""
+        """Return whether a signer matches a key or identity of the policy."""
         return any(_matches_entry(entry, signer) for entry in self.entries)
 
 

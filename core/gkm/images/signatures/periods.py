@@ -22,7 +22,7 @@ MIN_CHAIN = 2
 
 
 def check(signature: Signature, certificate: x509.Certificate, root: TrustedRoot) -> LogEntry:
-    """Return the log entry of a signature, if its log and authorities were trusted at all times it was made.
+    """Return the log entry of a keyless signature, if its log and authorities were trusted when it was made.
 
     Raises:
         Untrusted: a time was not trusted, or no trusted service confirms a time.

@@ -158,7 +158,7 @@ class _Reply(Struct):
 
 
 def violation(rules: Sequence[PredicateRule], payload: bytes, until: float) -> str:
-    """Return the reason why the predicate of a statement does not satisfy all rules; "" if it does.
+    """Return why the predicate of an attestation does not satisfy all rules; "" if it does.
 
     The child ends at `until` (time.monotonic()).
 

@@ -23,7 +23,7 @@ OUT_OF_MEMORY: Final = 3
 
 
 def main() -> None:
-    """Read the request from standard input and write the result to standard output."""
+    """Read a predicate and rules from standard input and write the result to standard output."""
     # Python and the engine load what they need with the first use, and later no file can be opened.
     json.loads(json.dumps(verdict('{"rules": ["predicate.a.matches(\'é\')", "predicate.b"], "predicate": {"a": "é"}}')))
     process_limits.restrict(HEADROOM_BYTES)

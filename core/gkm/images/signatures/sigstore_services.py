@@ -21,7 +21,7 @@ PUBLIC_REKOR = "https://rekor.sigstore.dev"
 
 @dataclass(frozen=True, slots=True)
 class ServiceResponse:
-    """The response of a service; `location` is an absolute URL or empty."""
+    """The response of a Sigstore service; `location` is an absolute URL or empty."""
 
     status: int
     body: bytes
@@ -29,7 +29,7 @@ class ServiceResponse:
 
 
 class SigstoreService:
-    """A Sigstore service at a URL; messages call it `name`.
+    """A client of one Sigstore service at a URL; error messages call it `name`.
 
     A request ends before `until` (time.monotonic()) and within `limits`.
     """

@@ -39,7 +39,7 @@ _Time = Annotated[datetime, Meta(tz=True)]
 
 
 class Period(Struct, frozen=True):
-    """A validity period; None as an end means that it is open."""
+    """A validity period of a key or authority; None as an end means that the period has no end there."""
 
     start: _Time | None = None
     end: _Time | None = None
@@ -51,7 +51,7 @@ class Period(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class TrustedLog:
-    """A log: its key, its ids (the id in the file and the SHA-256 of the key), and the URL that it serves."""
+    """A trusted transparency log: its key, its ids (the id in the file and the SHA-256 of the key), and its URL."""
 
     key: PublicKey
     ids: frozenset[bytes]
@@ -94,7 +94,7 @@ class AuthorityFile:
 
 
 def key(key: str) -> PublicKey:
-    """Return a configured key: PEM text, or the content of a PEM file.
+    """Return the public key that a policy names: PEM text, or the content of a PEM file.
 
     Raises:
         GKMError: SIGNATURE_INVALID.
@@ -238,7 +238,7 @@ def parse(raw: bytes, what: str) -> TrustedRoot:
 
 
 def find_log(logs: Sequence[TrustedLog], log_id: bytes) -> TrustedLog | None:
-    """Return the log with an id; None if no log has it."""
+    """Return the trusted log with an id; None if no log has it."""
     return next((log for log in logs if log_id in log.ids), None)
 
 

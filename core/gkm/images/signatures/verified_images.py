@@ -49,7 +49,7 @@ class RegistryImages:
     secrets: PullSecrets | None
 
     def check_allowed(self, image: str, namespace: str | None) -> None:
-        """Implement ImageVerifier.check_allowed."""
+        """Check that the configuration allows an image in a namespace, without a request to its registry."""
         ref = Reference.parse(image)
         self.registry.check_allowed(ref)
         self.verifier.check_covered(ref, namespace)
@@ -68,11 +68,11 @@ class RegistryImages:
         return replace(self, registry=self.registry.without_mirrors())
 
     def resolve(self, image: str) -> str:
-        """Implement ImageVerifier.resolve."""
+        """Return the digest that an image reference names now in its registry; raise GKMError."""
         return self.registry.resolve(Reference.parse(image))
 
     def verify(self, image: str, digest: str, namespace: str | None) -> Verdict:
-        """Implement ImageVerifier.verify."""
+        """Return the verdict on this digest of an image for use in a namespace (ImageVerifier.verify)."""
         return self.verifier.verify(self.registry, Reference.parse(image).pinned(digest), namespace)
 
     def revoked(self, image: str, digest: str, namespace: str | None, signers: Sequence[Signer]) -> Verdict | None:

@@ -82,7 +82,7 @@ class Verdict:
 
 
 class Verifier:
-    """Applies the configured policies. Thread-safe.
+    """Applies the configured signature policies to images. Thread-safe.
 
     Every policy that covers an image must be satisfied (see `Policy`). The verifier evaluates every signature, even
     after the first sufficient one, so that the verdict has a reason for each. That costs some milliseconds each, for
@@ -94,7 +94,7 @@ class Verifier:
         self._seconds = seconds
 
     def stamp(self) -> Hashable:
-        """Return a value that changes when a policy file changes; earlier verdicts are then out of date."""
+        """Return a value that changes when a file of a policy changes; earlier verdicts are then out of date."""
         return tuple(stamp(path) for path in dict.fromkeys(self._config.files()))
 
     def check_covered(self, ref: Reference, namespace: str | None) -> None:

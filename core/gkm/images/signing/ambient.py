@@ -52,7 +52,7 @@ def token(environment: Mapping[str, str] = os.environ, file: Path = TOKEN_FILE) 
 
 
 def read(file: Path) -> str:
-    """Return the token in a file.
+    """Return the identity token in a file.
 
     Raises:
         OSError: the file cannot be read.

@@ -50,7 +50,7 @@ class ImageSigner:
 
 @dataclass(frozen=True, slots=True)
 class LegacyLayer:
-    """A layer of the tag `sha256-<hex>.sig`."""
+    """A layer of the tag `sha256-<hex>.sig`: a legacy signature of an image."""
 
     payload: bytes
     annotations: dict[str, str]

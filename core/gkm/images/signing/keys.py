@@ -83,11 +83,11 @@ class PrivateKey:
 
     @classmethod
     def new(cls) -> "PrivateKey":
-        """Generate a P-256 key."""
+        """Generate a private key on the curve P-256."""
         return _supported(ec.generate_private_key(ec.SECP256R1()), "a new key")
 
     def sign(self, data: bytes) -> bytes:
-        """Return the signature over `data`, with SHA-256 for every curve, as cosign does."""
+        """Return the key's signature over `data`, with SHA-256 for every curve, as cosign does."""
         if isinstance(self.key, ec.EllipticCurvePrivateKey):
             return self.key.sign(data, ec.ECDSA(hashes.SHA256()))
         if isinstance(self.key, rsa.RSAPrivateKey):

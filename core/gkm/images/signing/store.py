@@ -46,7 +46,7 @@ _PAUSES = Backoff(0.2, 2.0)
 
 
 class TagUnusable(GKMError):
-    """The tag cannot hold this signature; another form of the signature may still be stored."""
+    """The tag of an image's legacy signatures or referrers cannot take this signature; another form may be stored."""
 
 
 class _Layers(Struct):
@@ -71,7 +71,7 @@ class LegacyTag:
 
 
 def read_tag(registry: ImageStore, tag: Reference) -> LegacyTag:
-    """Return the content of the tag; an empty one if the tag does not exist.
+    """Return the content of a tag with legacy signatures; an empty one if the tag does not exist.
 
     Raises:
         TagUnusable: METADATA_INVALID if the tag has other content.
@@ -86,7 +86,7 @@ def read_tag(registry: ImageStore, tag: Reference) -> LegacyTag:
 
 
 def write_tag(registry: ImageStore, tag: Reference, before: LegacyTag, retained: list[int], layer: LegacyLayer) -> None:
-    """Write the tag: the layers of `before` whose indices are in `retained`, then `layer`.
+    """Write a tag with legacy signatures: the layers of `before` with the indices `retained`, then `layer`.
 
     Raises:
         TagUnusable: TOO_LARGE if the tag is full; NOT_ALLOWED if the registry refuses to change it.

@@ -56,7 +56,7 @@ def read(directory: int, name: str, limit: int) -> bytes:
 
 
 def write(path: str, data: bytes) -> None:
-    """Write a new file that every user may read.
+    """Write a new file that every user may read; `path` must not exist.
 
     Raises:
         OSError: the file exists already, or a disk operation failed.

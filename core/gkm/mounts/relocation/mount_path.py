@@ -16,7 +16,7 @@ class InvalidMountPath(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class MountPath:
-    """An absolute, normalised, printable path inside a container, other than the root."""
+    """The path of a cache in a container: absolute, normalized, printable, and not the root."""
 
     text: str
 

@@ -22,5 +22,5 @@ def is_usable_path(path: str) -> bool:
 
 
 def encoded_length(path: str) -> int:
-    """Return the length of a path in bytes."""
+    """Return the length of a path in bytes of the file system's encoding."""
     return len(path) if path.isascii() else len(os.fsencode(path))

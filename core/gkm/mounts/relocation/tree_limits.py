@@ -16,23 +16,23 @@ NAMESPACE_TREES: Final = 8
 
 
 class TooMany(Exception):
-    """The namespace has used up its share of trees; the message tells a person what to do."""
+    """The namespace has used up its share of relocated trees; the message tells a person what to do."""
 
 
 class AllInUse(Exception):
-    """Other namespaces use all trees of a cache; the caller may retry."""
+    """Other namespaces use all relocated trees of a cache; the caller may retry."""
 
 
 @dataclass(frozen=True, slots=True)
 class Uses:
-    """The trees that volumes of a cache use, by key: of `every` namespace, and of the caller's `own`."""
+    """The relocated trees that volumes of a cache use, by key: of `every` namespace, and of the caller's `own`."""
 
     every: Collection[str] = ()
     own: Collection[str] = ()
 
 
 def check_share(uses: Uses, key: str) -> None:
-    """Check that a namespace may use one more tree.
+    """Check that the volumes of a namespace may use the relocated tree `key` of a cache.
 
     Raises:
         TooMany: the share of the namespace is used up.
@@ -45,7 +45,7 @@ def check_share(uses: Uses, key: str) -> None:
 
 
 def check_all(uses: Uses, key: str, existing: int) -> None:
-    """Check that one more tree may exist beside the `existing` used ones.
+    """Check that one more relocated tree of a cache may exist beside the `existing` used ones.
 
     Raises:
         AllInUse: the limit is reached, and the namespace has a tree already.

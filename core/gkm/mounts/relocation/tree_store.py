@@ -106,7 +106,7 @@ def boot_id() -> str:
 
 
 def remove_unfinished(memory: Path) -> None:
-    """Remove trees in memory that a killed process left unfinished.
+    """Remove relocated trees in memory that a killed process left unfinished.
 
     Raises:
         OSError: one cannot be removed.

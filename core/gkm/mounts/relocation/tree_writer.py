@@ -37,7 +37,7 @@ a file."""
 
 
 class TreeTooLarge(Exception):
-    """The tree would take more memory than allowed."""
+    """The relocated tree would take more memory than allowed."""
 
 
 class Unrelocatable(Exception):
@@ -46,7 +46,7 @@ class Unrelocatable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RewriteCounts:
-    """How many files were rewritten, and how many of them name missing files.
+    """How many files of a cache were rewritten, and how many of them name missing files.
 
     `memory_bytes` is the memory that the tree takes on a tmpfs.
     """

@@ -24,7 +24,7 @@ The file itself must exist, or the original would show through from the layer be
 
 
 def rewritten(group: bytes, directory: str, siblings: Collection[str]) -> RewriteResult:
-    """Return the group file with paths for `directory`, the group's path in the container; or `MISS`.
+    """Return a Triton group file with paths for `directory`, its path in the container; or `MISS`.
 
     `siblings` are the regular files beside the group file. One missing child makes the whole group a miss, as in
     get_group: a kernel with only some of its files fails in CompiledKernel (KeyError), a miss compiles. The order is

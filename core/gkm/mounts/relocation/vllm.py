@@ -21,7 +21,7 @@ _HASH_COMPILER: Final = "inductor"
 
 
 def rewritten(index: bytes, directory: str, siblings: Collection[str]) -> RewriteResult:
-    """Return the index with paths for a cache in `directory`, a path in the container; or `MISS`.
+    """Return vLLM's index with paths for a cache in `directory`, a path in the container; or `MISS`.
 
     `siblings` are the files and directories beside it: an artifact is one or the other (formats binary and unpacked). A
     graph whose artifact is missing is left out, so that vLLM compiles it instead of failing.

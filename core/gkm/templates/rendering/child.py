@@ -24,7 +24,7 @@ _WARM_UP = (
 
 
 def main() -> None:
-    """Reply to requests until the input ends."""
+    """Reply to rendering requests until the input ends."""
     # Python loads modules as late as it can, and later no file can be opened.
     for sample in _WARM_UP:
         _reply_to(json.dumps(sample).encode())

@@ -45,7 +45,7 @@ _CRASHES = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGI
 
 
 class ChildReply(msgspec.Struct, frozen=True):
-    """A decoded reply of a child."""
+    """A decoded reply of a rendering child process."""
 
     objects: list[dict[str, Any]] = []
     verdicts: list[bool] = []
@@ -63,7 +63,7 @@ class RenderingProcess:
             self._idle.put(RenderingChild())
 
     def render(self, templates: Sequence[Json], variables: Json, rules: Sequence[str] = ()) -> Rendered:
-        """Return the rendered templates, and whether each rule is true. If a rule is false, it renders no template.
+        """Return the rendered templates, and whether each rule is true; no template is rendered if a rule is false.
 
         Raises:
             RenderingFailed: an expression fails or exceeds a limit; the message names its place.
@@ -85,7 +85,7 @@ class RenderingProcess:
         return [_excerpt(problem) for problem in self._reply({"compile": template, "rules": rules}).problems]
 
     def close(self) -> None:
-        """End the children; a later request fails with RenderingUnavailable after WAIT_SECONDS."""
+        """End the child processes; a later request fails with RenderingUnavailable after WAIT_SECONDS."""
         for _ in range(CHILDREN):
             with suppress(Empty):
                 self._idle.get(timeout=START_SECONDS + REQUEST_SECONDS).end()
@@ -110,7 +110,7 @@ class RenderingProcess:
 
 
 def decode(text: bytes) -> ChildReply:
-    """Decode a reply of a child; raise RenderingFailed if it is malformed or too large."""
+    """Decode a reply of a rendering child; raise RenderingFailed if it is malformed or too large."""
     try:
         json_limits.check_objects(text)
         json_limits.check_items(text)
@@ -132,13 +132,13 @@ def _excerpt(message: str) -> str:
 
 
 class RenderingChild:
-    """One child process, which starts with the first request."""
+    """One child process that renders templates; it starts with the first request."""
 
     def __init__(self) -> None:
         self._running: ChildProcess | None = None
 
     def exchange(self, request: bytes) -> bytes:
-        """Send a request and return the reply.
+        """Send a rendering request to the child and return the reply.
 
         Raises:
             RenderingFailed: the request exceeded a limit.
@@ -164,7 +164,7 @@ class RenderingChild:
             raise
 
     def end(self, seconds: float = 0) -> int:
-        """Wait `seconds` for the child to end, then kill it; return its exit status, 0 if no child runs."""
+        """Wait `seconds` for the child process to end, then kill it; return its exit status, 0 if no child runs."""
         if self._running is None:
             return 0
         child, self._running = self._running, None

@@ -9,7 +9,7 @@ from gkm.templates.values import Json
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """The result of rendering: the objects, and whether each rule is true, in the order of the request.
+    """The result of rendering templates: the objects, and whether each rule is true, in the order of the request.
 
     If a verdict is False, there are no objects.
     """
@@ -19,10 +19,10 @@ class Rendered:
 
 
 class Renderer(Protocol):
-    """Renders templates; callable from several threads."""
+    """Renders group templates; callable from several threads."""
 
     def render(self, templates: Sequence[Json], variables: Json, rules: Sequence[str] = ()) -> Rendered:
-        """Return the rendered templates, and whether each rule is true. If a rule is false, it renders no template.
+        """Return the rendered templates, and whether each rule is true; no template is rendered if a rule is false.
 
         Raises:
             RenderingFailed: an expression fails or exceeds a limit; the message names its place.

@@ -37,7 +37,7 @@ _ENVIRONMENT = Sandbox()
 
 
 def reply_to(request: Json) -> Json:
-    """Return the reply to a request: objects and results of rules, problems, or an error.
+    """Return the reply to a rendering request: objects and results of rules, problems, or an error.
 
     Rules come first. If a rule is false, no template is rendered: a template may rely on the rules.
     """
@@ -123,7 +123,7 @@ class _Compiled:
 
 
 def value_of(text: str, variables: Json) -> Any:  # noqa: ANN401 -- any JSON value
-    """Return a rendered text; if the whole text is one expression with a filter of TYPES, return the typed value.
+    """Return a rendered text; if the whole text is one expression with a filter of TYPES, return its typed value.
 
     Raises:
         Exception: any exception of Jinja2 or Python, or ExpressionInvalid.
@@ -135,7 +135,7 @@ def value_of(text: str, variables: Json) -> Any:  # noqa: ANN401 -- any JSON val
 
 
 def verdict_of(rule: str, variables: Json) -> bool:
-    """Return whether a rule is true for these variables; raises as `value_of`."""
+    """Return whether a template's rule is true for these variables; raises as `value_of`."""
     verdict = defined(_compiled(rule, rule=True).evaluate(variables))
     if isinstance(verdict, bool):
         return verdict
@@ -143,7 +143,7 @@ def verdict_of(rule: str, variables: Json) -> bool:
 
 
 def check(text: str, *, rule: bool = False) -> None:
-    """Compile a text or rule and check its variables; raises as `value_of`."""
+    """Compile a template's text or rule and check its variables; raises as `value_of`."""
     if not rule and not _MARK.search(text):
         return
     _compiled(text, rule=rule)

@@ -76,7 +76,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
 
 def plain(value: object) -> Any:  # noqa: ANN401 -- any JSON value
-    """Return a value as plain JSON; raise ExpressionInvalid if JSON or Kubernetes cannot express it."""
+    """Return an expression's value as plain JSON; raise ExpressionInvalid if JSON or Kubernetes cannot express it."""
     match value:
         case None | bool() | str():
             return value
@@ -140,7 +140,7 @@ def _json(value: object) -> object:
 
 
 def defined(value: object) -> object:
-    """Return the value; raise Jinja2's UndefinedError if it is undefined."""
+    """Return an expression's value; raise Jinja2's UndefinedError if it is undefined."""
     if isinstance(value, Undefined):
         str(value)
     return value
