@@ -4,7 +4,7 @@ from gkm.hoststate.extras import needed
 
 
 def main() -> None:
-    """Run the program."""
+    """Run the program gkm."""
     with needed("gkm", "cli"):
         from gkm_cli.main import main as run  # noqa: PLC0415 -- its dependencies may be missing
 

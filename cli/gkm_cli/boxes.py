@@ -36,7 +36,7 @@ class Size(NamedTuple):
 
 @dataclass(slots=True)
 class Box(Generic[T]):
-    """A box with its size; items and inner boxes have their positions in it. A box may have no title."""
+    """A box in an SVG picture with its size; items and inner boxes have their positions in it. The title may be ""."""
 
     title: str
     width: float
@@ -46,7 +46,7 @@ class Box(Generic[T]):
 
 
 class PlacedBox(NamedTuple, Generic[T]):
-    """A box with its position in the picture. `depth` is 0 for the outermost box."""
+    """A box with its position in the picture, in pixels. `depth` is 0 for the outermost box."""
 
     box: Box[T]
     x: float
@@ -90,7 +90,7 @@ def placed(box: Box[T], x: float = 0, y: float = 0, depth: int = 0) -> Iterator[
 
 
 def frame(one: PlacedBox[T]) -> Iterator[str]:
-    """Yield the elements of a box: its frame and title."""
+    """Yield the SVG elements of a box: its frame and title."""
     fill = _FILLS[min(one.depth, len(_FILLS) - 1)]
     size = f'width="{one.box.width:g}" height="{one.box.height:g}"'
     yield f'<rect x="{one.x:g}" y="{one.y:g}" {size} rx="4" fill="{fill}" stroke="#607d8b"/>'

@@ -28,7 +28,7 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
 
 
 class TimedOut(BaseException):
-    """The time of --timeout is over. It is no Exception, so that handlers of expected errors do not catch it."""
+    """The time of --timeout is over. It is no Exception: handlers of expected errors must not catch it."""
 
 
 def seconds(text: str) -> float:
@@ -46,7 +46,7 @@ def seconds(text: str) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class CallOptions:
-    """How a command talks to servers. Two values of a subclass that name the same server are equal."""
+    """The options about calls to servers. Two values of a subclass that name the same server are equal."""
 
     verbose: Annotated[
         bool,
@@ -91,7 +91,7 @@ class CallOptions:
 
 
 def disarm() -> None:
-    """Stop the alarm, because a program that replaces this process would inherit it (execve(2), setitimer(2))."""
+    """Stop the timer of --timeout: a program that replaces this process would inherit it (execve(2), setitimer(2))."""
     signal.setitimer(signal.ITIMER_REAL, 0)
 
 

@@ -57,7 +57,7 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A picture to draw: its cells with their places, and what a cell means. With `squares`, each part is squares.
+    """A picture to draw: its cells with their places, and the meaning of a cell. With `squares`, each part is squares.
 
     A bar has a frame if one of its first `marked` parts is not empty. `notes` are sentences about the picture.
     """
@@ -73,7 +73,7 @@ class Drawing:
 
 
 def picture(drawn: Drawing, captions: Sequence[str]) -> Iterator[str]:
-    """Yield the lines of a picture: legend and sentences, of which long ones are cut, above the boxes."""
+    """Yield the lines of an SVG picture: legend and sentences, of which long ones are cut, above the boxes."""
     width = max(drawn.box.width, _MIN_WIDTH)
     sentences = (*drawn.notes, *(boxes.cut(caption, MAX_CAPTION) for caption in captions[:MAX_CAPTIONS]))
     columns = int(width / boxes.CHARACTER) - 4

@@ -62,7 +62,7 @@ def config_files(environment: Mapping[str, str]) -> Iterator[Path]:
 
 
 class PersonalCredentials:
-    """The credentials in files and of the helpers that they name. Thread-safe.
+    """The registry credentials in files of docker and podman, and of the helpers that they name. Thread-safe.
 
     The answer of a helper for a server is kept; a helper that failed runs again at the next request.
     """
@@ -108,7 +108,7 @@ def _helpers(configs: Sequence[DockerConfig], registry: str) -> Iterator[tuple[s
 
 
 def helper_names(config: DockerConfig, registry: str) -> list[str]:
-    """Return the helpers of a file for a registry: this registry's, or else the helper for all registries."""
+    """Return the credential helpers that a file names for a registry: this registry's, or else the general one."""
     special = [name for helper_server, name in config.helpers.items() if is_same_server(helper_server, registry)]
     return special or list(filter(None, [config.store]))
 

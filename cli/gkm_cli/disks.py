@@ -44,7 +44,7 @@ def check_free(directory: Path, need: int) -> None:
 
 @contextmanager
 def filling(directory: Path, need: Callable[[], int]) -> Iterator[None]:
-    """Raise the OSError of a full disk as a GKMError with the directory, the needed and the free bytes.
+    """Raise a GKMError, with the directory, the needed and the free bytes, if the block fails on a full disk.
 
     Raises:
         GKMError: DISK_FULL.

@@ -34,7 +34,7 @@ class PrivateKeyText:
 
 
 def public_key(key: str) -> str:
-    """Return the PEM text of a public key that is in no file; any other key as it is.
+    """Return the PEM text of a public key in a variable or Secret; any other value of --key as it is.
 
     Raises:
         UsageError: the variable is not set, or the Secret cannot have this name.
@@ -49,7 +49,7 @@ def public_key(key: str) -> str:
 
 
 def private_key(key: str) -> PrivateKeyText | None:
-    """Return a private key that is in no file; None for the path of a file. Raises as `public_key`."""
+    """Return a private key in a variable or Secret; None for the path of a file. Raises as `public_key`."""
     if key.startswith(ENVIRONMENT):
         return PrivateKeyText(_variable(key).encode())
     if not key.startswith(SECRET):

@@ -22,7 +22,7 @@ from gkm_cli.output import PROGRAM
 
 @dataclass(frozen=True, slots=True)
 class LazyCommand:
-    """A command, or a group of commands (a Typer), in a module.
+    """A command, or a group of commands (a Typer), by module and attribute; it is imported when it runs.
 
     `example` is a command line with {program} for the name of the program; `context` are settings of the parser.
     """
@@ -34,7 +34,7 @@ class LazyCommand:
     context: Mapping[str, Any] | None = None
 
     def load(self, name: str) -> Any:  # noqa: ANN401 -- the commands of typer have no public base class
-        """Return the command."""
+        """Import and return the command; `name` is its name on the command line."""
         found: typer.Typer | Callable[..., None] = getattr(import_module(self.module), self.attribute)
         if isinstance(found, typer.Typer):
             return typer.main.get_command(found)
@@ -91,7 +91,7 @@ def lazy_group(table: Mapping[str, LazyCommand]) -> type[TyperGroup]:
 
 
 def load_all(table: Mapping[str, LazyCommand]) -> dict[str, Any]:
-    """Return all commands of a table."""
+    """Import and return all commands of a table, by name."""
     return {name: lazy.load(name) for name, lazy in table.items()}
 
 

@@ -71,7 +71,7 @@ def login(
 
 
 def registry_host(registry: str) -> str:
-    """Return the registry as references name it.
+    """Return the registry as image references name it.
 
     Raises:
         UsageError: the word names a repository, or is empty.
@@ -119,7 +119,7 @@ def logout(registry: RegistryArgument) -> None:
 
 
 def store(registry: str, login: Login, environment: Mapping[str, str] = os.environ) -> str:
-    """Store a login for a registry; return where it is.
+    """Store a registry login where docker stores it; return the file or helper that has it.
 
     Raises:
         GKMError: UNAUTHORIZED: the file cannot be used, or its helper failed.
@@ -141,7 +141,7 @@ def store(registry: str, login: Login, environment: Mapping[str, str] = os.envir
 
 
 def remove(registry: str, environment: Mapping[str, str] = os.environ) -> list[str]:
-    """Remove the logins for a registry, not those for repositories of it; return where they were.
+    """Remove the logins for a registry, not those for its repositories; return the files and helpers that had them.
 
     Raises:
         GKMError: UNAUTHORIZED: the file cannot be used, or its helper failed.

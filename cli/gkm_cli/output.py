@@ -27,7 +27,7 @@ EXIT_NEGATIVE = 3
 
 
 class Output(StrEnum):
-    """The output formats of most commands."""
+    """The output formats of most gkm commands."""
 
     TABLE = "table"
     JSON = "json"
@@ -66,7 +66,7 @@ class UsageError(Exception):
 
 
 def show(result: Any, output: Output, print_text: Callable[[], object]) -> None:  # noqa: ANN401 -- any JSON
-    """Print `result` for programs, or call `print_text` to print it for people."""
+    """Print a command's `result` for programs, or call `print_text` to print it for people."""
     if output is Output.TABLE:
         print_text()
     elif output is Output.JSON:
@@ -76,7 +76,7 @@ def show(result: Any, output: Output, print_text: Callable[[], object]) -> None:
 
 
 def print_manifests(objects: Iterable[Any]) -> None:
-    """Print objects as YAML documents, for `kubectl apply -f -`."""
+    """Print Kubernetes objects as YAML documents, for `kubectl apply -f -`."""
     for object_ in objects:
         sys.stdout.write("---\n" + _yaml(object_))
 

@@ -35,7 +35,7 @@ i.green{background:#2e7d32}i.cyan{background:#00acc1}i.bright_black{background:#
 
 
 class Page:
-    """Collects the parts of a page: a Sheet, as a terminal is."""
+    """Collects the parts of an HTML page: a Sheet, as a terminal is."""
 
     width = 160
 
@@ -45,11 +45,11 @@ class Page:
         self._left = MAX_SIZE
 
     def line(self, content: str, style: str = "") -> None:
-        """Add a line."""
+        """Add a line to the page; `style` is a CSS class."""
         self._add(f'<div class="{style}">{_short(content)}</div>')
 
     def heading(self, content: str) -> None:
-        """Add a heading."""
+        """Add a heading to the page."""
         self._add(f"<h2>{_short(content)}</h2>")
 
     def legend(self, title: str, meanings: Sequence[tuple[Text, str]], _unit: str) -> None:
@@ -59,11 +59,11 @@ class Page:
         self._add(f"<p>{shown}</p>")
 
     def numbered(self, sentences: Iterable[str]) -> None:
-        """Add a numbered list."""
+        """Add a numbered list to the page."""
         self._add(f"<ol>{''.join(f'<li>{_short(sentence)}</li>' for sentence in sentences)}</ol>")
 
     def table(self, columns: Sequence[str], rows: Rows, more: str = "", limit: int | None = MAX_ROWS) -> None:
-        """Add a table without its empty columns. `more` names the rows beyond `limit`."""
+        """Add a table to the page without its empty columns. `more` names the rows beyond `limit`."""
         most = MAX_ROWS if limit is None else min(limit, MAX_ROWS)
         filled = [at for at in range(len(columns)) if any(str(row[at]) for row in rows)]
         head = "".join(f"<th>{text(columns[at])}</th>" for at in filled)
@@ -73,7 +73,7 @@ class Page:
             self.line(f"... and {len(rows) - most} more {more}; -o json has all")
 
     def picture(self, lines: Iterable[str], at: int | None = None) -> None:
-        """Add a picture in SVG, before the part with the number `at`; without one, at the end."""
+        """Add an SVG picture, before the part with the number `at`; None adds it at the end."""
         part = f'<div class="wide">{"".join(lines)}</div>'
         self._parts.insert(len(self._parts) if at is None else at, part)
 
@@ -83,7 +83,7 @@ class Page:
             self._parts.append(part)
 
     def html(self) -> Iterator[str]:
-        """Yield the lines of the page."""
+        """Yield the HTML lines of the page."""
         title = _short(self._title)
         yield f"{_HEAD}\n<title>{title}</title>\n{_STYLE}</head>\n<body><h1>{title}</h1>"
         yield from self._parts

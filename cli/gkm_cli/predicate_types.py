@@ -22,7 +22,7 @@ SHORT: Final[Mapping[str, str]] = {
 
 
 def predicate_type(given: str, option: str) -> str:
-    """Return the URI that the value of an option means.
+    """Return the predicate type, a URI, that the value of an option means.
 
     Raises:
         UsageError: it is no short name and no URI.

@@ -99,7 +99,7 @@ class RegistryAccess(CallOptions):
         return LayoutStore(ref.path) if isinstance(ref, LocalReference) else self.registry(ref)
 
     def store(self, ref: Reference) -> ImageStore:
-        """Return the place to write an image to: its registry without mirrors, or a layout.
+        """Prints lines of progress, one every PAUSE_SECONDS at most.
 
         Raises:
             UsageError: a docker-archive is only read.
@@ -111,7 +111,7 @@ class RegistryAccess(CallOptions):
         return LayoutStore(ref.path)
 
     def pinned(self, reference: str) -> tuple[ImageSource, Reference]:
-        """Resolve a reference once; return its place and the reference of exactly that digest."""
+        """Resolve a reference once; return the place of its image and the reference of exactly that digest."""
         ref = local_reference.parse(reference)
         source = self.source(ref)
         return source, ref.pinned(source.resolve(ref))

@@ -31,7 +31,7 @@ TrustedRootOption = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class SignerOptions:
-    """The options about signers of the commands that verify."""
+    """The options about required signers of the commands that verify images."""
 
     keys: Annotated[
         list[str] | None,
@@ -119,7 +119,7 @@ _NO_SIGNATURES = (
 
 
 def verify_image(registry: ImageSource, pinned: Reference, wanted: Verification, namespace: str | None) -> Verdict:
-    """Return the verdict on an image.
+    """Return the verdict on an image under the required signatures.
 
     Raises:
         GKMError: the registry did not answer the question.

@@ -23,7 +23,7 @@ from gkm_cli.signers import TrustedRootOption
 
 @dataclass(frozen=True, kw_only=True)
 class SigningOptions:
-    """A private key, or an identity that Fulcio certifies, and the Sigstore services for it."""
+    """The options of the commands that sign: a private key, or an identity that Fulcio certifies; Sigstore services."""
 
     key: Annotated[
         str,
@@ -54,7 +54,7 @@ class SigningOptions:
     trusted_root: TrustedRootOption = None
 
     def check(self) -> None:
-        """Refuse options that contradict one another; raises UsageError."""
+        """Raise UsageError for options that contradict one another."""
         if self.key and self.identity_token:
             raise UsageError("--key and --identity-token exclude each other", "give one of them")
         if self.key and (self.fulcio_url or (self.trusted_root and not self.rekor_url)):

@@ -41,7 +41,7 @@ class Sheet(Protocol):
 
 
 class Terminal:
-    """Standard output as a terminal or a pipe."""
+    """Standard output as a Sheet: a terminal or a pipe."""
 
     def __init__(self) -> None:
         self._is_terminal = sys.stdout.isatty()

@@ -34,7 +34,7 @@ _NAME_FILE = "name the file with --trusted-root"
 
 
 def trusted_root(environment: Mapping[str, str] = os.environ) -> Path:
-    """Return the file of the current trusted root.
+    """Return the file with the current trusted root of Sigstore.
 
     Raises:
         UsageError: TUF_MIRROR without TUF_ROOT_JSON.

@@ -50,7 +50,7 @@ def copy(
 
 
 def copied(access: RegistryAccess, origin: Reference, ref: Reference, stage: str) -> tuple[str, list[Artifact]]:
-    """Copy an image; return its digest and the artifacts that were attached to it.
+    """Copy an image from `origin` to `ref`; return its digest and the artifacts that were attached to it.
 
     Raises:
         UsageError: the destination cannot be written.

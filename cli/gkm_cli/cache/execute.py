@@ -49,7 +49,7 @@ CommandArgument = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """How the program sees the cache, and where the cache is stored."""
+    """The options of `gkm exec`: the cache, the task, and how the program sees the cache."""
 
     cache: Annotated[
         str,
@@ -122,7 +122,7 @@ def execute(
 
 
 def check(program: Sequence[str], options: RunOptions, output: Output) -> None:
-    """Refuse options that name no task or several, or that have no effect.
+    """Refuse options of `gkm exec` that name no task or several, or that have no effect.
 
     Raises:
         UsageError: the options name no task or several, or have no effect.

@@ -34,7 +34,7 @@ _CORRECT = "give the pod the value that the cache has, or build the cache with t
 
 
 class PodObject(Struct, frozen=True):
-    """The pod to compare with the cache."""
+    """The pod to compare with the cache, reduced to the fields of its spec."""
 
     spec: PodSpecFacts = PodSpecFacts()
 

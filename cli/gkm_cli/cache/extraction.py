@@ -28,7 +28,7 @@ from gkm_cli.progress import progress_bars
 def extract(
     registry: ImageSource, image: CacheImage, to: Path, max_bytes: int, path: MountPath | None
 ) -> tuple[Extraction, RewriteCounts]:
-    """Extract the content into the new directory `to`, for use at `path`; after a failure, `to` does not exist.
+    """Extract an image's content into the new directory `to`, for use at `path`; after a failure, `to` does not exist.
 
     Raises:
         GKMError: as gkm.images.pulling.pull, DISK_FULL.
@@ -72,7 +72,7 @@ def _make_writable(directory: Path) -> None:
 
 
 def relocate(content: Path, tree: Path, path: MountPath, mode: int = 0o644) -> RewriteCounts:
-    """Replace the files that name paths by files for `path` with this mode.
+    """Replace the files of a cache that name paths by files for `path`, with this mode.
 
     They are first written to the new directory `tree` on the same disk. A replaced file is another one: hard links to
     the old one stay as they are.

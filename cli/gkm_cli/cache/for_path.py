@@ -20,7 +20,7 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 def mount_path_of(option: str, text: str) -> MountPath | None:
-    """Return the path in the value of an option, None for "".
+    """Return the mount path that is the value of an option, None for "".
 
     Raises:
         UsageError: no cache can be mounted there.

@@ -171,7 +171,7 @@ def also_pinned(cache: Cache, family: Iterable[Cache]) -> list[str]:
 
 
 def use_of(cache: Cache) -> str:
-    """Return why deleting a cache would affect pods; "" if it would not."""
+    """Return why deleting a cache object would affect pods, as the end of a sentence; "" if it would not."""
     if cache.status.pods_using:
         return f"is used by {cache.status.pods_using} volumes of pods"
     return "is pinned" if cache.spec.pinned else ""

@@ -25,7 +25,7 @@ _TAG: Final = re.compile(r"[^@]*/vllm-openai:v?([0-9]+\.[0-9]+\.[0-9]+)(?:[@+-].
 
 
 class Comparison(StrEnum):
-    """Whether a factor is equal, different or unknown."""
+    """Whether a factor of the cache key is equal for the pod, different or unknown."""
 
     EQUAL = "equal"
     OTHER = "other"
@@ -34,7 +34,7 @@ class Comparison(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FactorResult:
-    """The result for one factor of one container and runtime.
+    """The result for one factor of the cache key of one container and runtime.
 
     `cache` and `pod` are values, `why` is the reason of a factor that is not known.
     """
@@ -50,7 +50,7 @@ class FactorResult:
 
 @dataclass(frozen=True, slots=True)
 class CacheFacts:
-    """The factors of a cache's keys: versions from its labels, and variables from its key files."""
+    """The factors of the keys in a cache: versions from its labels, and variables from its key files."""
 
     runtime: Runtime
     versions: Mapping[str, str] = field(default_factory=dict)
@@ -71,7 +71,7 @@ def compare(cache: CacheFacts, pod: PodSpecFacts) -> list[FactorResult]:
 
 
 def first(results: Sequence[FactorResult]) -> FactorResult | None:
-    """Return the first factor that differs, otherwise the first unknown one; None if all are equal."""
+    """Return the result of the first factor that differs, otherwise of the first unknown one; None if all are equal."""
     by_result = {each.result: each for each in reversed(results)}
     return by_result.get(Comparison.OTHER) or by_result.get(Comparison.NOT_KNOWN)
 

@@ -39,7 +39,7 @@ class NodeGPUs(Struct, frozen=True):
 
 
 def machines(gpu: str, file: Path | None) -> list[NodeGPUs]:
-    """Return the machine that a GPU stands for, or those in a file with their GPUs; without both, this machine.
+    """Return the machine with the GPU that `gpu` names, or the machines in a file; without both, this machine.
 
     The driver of a GPU that is only named is unknown, and the result leaves it out.
 
@@ -86,7 +86,7 @@ GPUsOption = Annotated[
 
 
 def gpu_from_options(gpu: str, file: Path | None) -> list[GpuTarget]:
-    """Return the GPU that the options name; an empty list without options.
+    """Return the kind of GPU that the options --gpu and --gpus name; an empty list without options.
 
     Raises:
         UsageError: the options name no GPU, or several.

@@ -51,7 +51,10 @@ def default_directory(environment: Mapping[str, str]) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class StoredCache:
-    """A cache in the store; `last_use` in seconds since 1970, 0 for never. A damaged cache has no known size."""
+    """A cache in the store of `gkm exec`; `last_use` in seconds since 1970, 0 for never.
+
+    A damaged cache has no known size.
+    """
 
     digest: str
     last_use: float
@@ -61,7 +64,7 @@ class StoredCache:
 
 
 class RunStore:
-    """The caches of `gkm exec` in one directory."""
+    """The caches of `gkm exec` in one directory of this machine."""
 
     def __init__(self, root: Path) -> None:
         """Take a directory, by any path.
@@ -107,7 +110,7 @@ class RunStore:
         return self.layout.state / "copies"
 
     def make(self) -> None:
-        """Create the directories, and remove files that killed runs left.
+        """Create the directories of the store, and remove files that killed runs left.
 
         Raises:
             UsageError: the directory or one above is another user's, or others may write in it.
@@ -134,7 +137,7 @@ class RunStore:
 
     @contextmanager
     def building(self) -> Iterator[None]:
-        """Prevent the removal of unfinished downloads during the block.
+        """Prevent other runs from removing unfinished downloads during the block.
 
         Raises:
             CommandFailed: another run takes too long.
@@ -144,7 +147,7 @@ class RunStore:
             yield
 
     def use(self, digest: str) -> None:
-        """Lock a cache until this process ends, even if execve replaces the program.
+        """Lock a cache against removal until this process ends, even if execve replaces the program.
 
         Raises:
             CommandFailed: another run takes too long.
@@ -171,7 +174,7 @@ class RunStore:
             return ""
 
     def caches(self) -> list[StoredCache]:
-        """Return all caches, the least recently used first.
+        """Return all caches in the store, the least recently used first.
 
         Raises:
             OSError: a disk operation failed.
@@ -217,7 +220,7 @@ class RunStore:
         return removed
 
     def evict(self, max_bytes: int) -> None:
-        """Remove the least recently used caches that no program uses, until all have `max_bytes` together at most.
+        """Remove the least recently used caches that no program uses, until all together have at most `max_bytes`.
 
         Raises:
             OSError: a disk operation failed.

@@ -33,7 +33,7 @@ _EXECUTABLE = 0o100
 
 
 def can_mount() -> bool:
-    """Return whether this process may mount, in a new namespace."""
+    """Return whether this process may mount file systems in a new mount namespace."""
     return os.geteuid() == 0 and not overlay.missing_features()
 
 
@@ -84,7 +84,7 @@ def can_share(store: RunStore, digest: str) -> bool:
 
 
 def view(store: RunStore, digest: str) -> Path:
-    """Return a directory with the cache, for reading: made once, and shared by all runs.
+    """Return a directory with the cache for reading, made once and shared by all runs.
 
     Raises:
         GKMError: UNSAFE_CONTENT: the content is no cache.
@@ -103,7 +103,7 @@ def view(store: RunStore, digest: str) -> Path:
 
 
 def private_copy(store: RunStore, digest: str) -> Path:
-    """Return a directory with a copy of the cache, which ends with the program.
+    """Return a directory with a private copy of the cache, which ends with the program.
 
     Raises:
         GKMError: UNSAFE_CONTENT: the content is no cache.

@@ -14,7 +14,7 @@ _MIB = 1 << 20
 
 
 def show_caches(store: RunStore, output: Output) -> None:
-    """Show all caches, the last used first; the store stays as it is.
+    """Show all caches in the store of `gkm exec`, the last used first; the store stays as it is.
 
     Raises:
         OSError: the store cannot be read.

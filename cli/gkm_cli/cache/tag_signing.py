@@ -31,7 +31,7 @@ _OF_ARTIFACTS = re.compile(r"sha256-[0-9a-f]{64}(\.[a-z]+)?")
 
 
 class TagState(StrEnum):
-    """What a run did for a tag; programs read these words."""
+    """The result of `gkm cache sign --all-tags` for a tag; programs read these words."""
 
     SIGNED = "signed"
     ALREADY = "already signed"
@@ -50,7 +50,7 @@ class TagResult:
 
 
 def sign(repository: str, limit: int, options: SigningOptions, access: RegistryAccess, output: Output) -> None:
-    """Sign the images of all tags, and print a line for each when it is done.
+    """Sign the images of all tags of a repository, and print a line for each when it is done.
 
     Raises:
         UsageError: the reference names one image.
@@ -75,7 +75,7 @@ def sign(repository: str, limit: int, options: SigningOptions, access: RegistryA
 
 
 def image_tags(tags: Sequence[str], limit: int) -> list[str]:
-    """Return the tags without those of signatures and other artifacts.
+    """Return the tags of images among `tags`: without tags of signatures and other artifacts.
 
     Raises:
         CommandFailed: there are more than `limit` tags.

@@ -10,7 +10,7 @@ from gkm_cli.calls import CallOptions
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterOptions(CallOptions):
-    """Which cluster to read."""
+    """The options that name the cluster to read."""
 
     kubeconfig: Annotated[
         str | None,

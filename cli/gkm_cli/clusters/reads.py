@@ -18,7 +18,7 @@ _FORBIDDEN = 403
 
 
 class Unreadable(CommandFailed):
-    """The cluster did not show what a command needs: `why`, and a hint what to do next."""
+    """The cluster did not show an object that a command needs: `why`, and a hint what to do next."""
 
     def __init__(self, why: str, hint: str) -> None:
         super().__init__(f"{why}; {hint}")
@@ -43,7 +43,7 @@ def get(api: Api, resource: Resource[T], name: str, namespace: str | None = None
 
 
 def listed(api: Api, resource: Resource[T], selector: ListSelector) -> tuple[list[T], list[str]]:
-    """Return the objects of a list, and the names of those that cannot be read.
+    """Return the objects of a list, and the names of those that cannot be decoded.
 
     Raises:
         NotServed: the API server does not serve this kind or version.
@@ -64,7 +64,7 @@ def pages(
     most: int | None = None,
     hint: str = "name a namespace with -n",
 ) -> Iterator[ListPage[T]]:
-    """Yield a list in pages, for a caller that reduces each; `hint` is for a list of more than `most` (MAX_OBJECTS).
+    """Yield a list of objects in pages; `hint` is for a list of more than `most` objects (None: MAX_OBJECTS).
 
     Raises:
         NotServed: the API server does not serve this kind or version.

@@ -47,14 +47,14 @@ class RunName(NamedTuple):
 
 
 class PodUsage(NamedTuple):
-    """The GPUs that pods use on each node: of pods without a run among `own`, and by run."""
+    """The GPUs that pods use on each node: by Run for the Runs `own`, and together for all other pods."""
 
     others: Usage
     by_run: Mapping[RunName, Mapping[str, int]]
 
 
 def read_nodes(api: Api) -> NodeList:
-    """Return the nodes of a cluster; those that cannot be decoded are unread.
+    """Return the nodes of a cluster; nodes that cannot be decoded are in `unread`.
 
     Raises:
         CommandFailed: nodes cannot be listed.
@@ -65,7 +65,7 @@ def read_nodes(api: Api) -> NodeList:
 
 
 def read_usage(api: Api, own: Collection[RunName] = ()) -> PodUsage:
-    """Return what pods use, and hold by claims; those of the runs `own` are only in `by_run`.
+    """Return the GPUs that pods use, and hold by claims; pods of the Runs `own` are only in `by_run`.
 
     Raises:
         CommandFailed: pods cannot be listed, are too many, or one of them cannot be read.

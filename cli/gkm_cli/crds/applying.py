@@ -16,7 +16,7 @@ FIELD_MANAGER = "gkm-crds"
 
 
 def apply_all(cluster: ClusterOptions, definitions: Mapping[str, Any], output: Output) -> None:
-    """Apply all definitions, and print their names.
+    """Apply all CustomResourceDefinitions of this version to a cluster, and print their names.
 
     Raises:
         CommandFailed: a definition of the cluster is another product's or a later version's, or the API server refuses

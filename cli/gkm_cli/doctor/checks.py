@@ -234,7 +234,7 @@ CHECKS: tuple[Check, ...] = (
 
 
 def running(pods: Iterable[InstalledPod]) -> list[str]:
-    """Return the images of running pods, by digest where the node states it; images without a registry are left out.
+    """Return the images of running pods, by digest if the node states it; images without a registry are left out.
 
     An image without a registry was loaded into the node, so no registry can say who signed it. For an image that has a
     registry's name and was loaded, the node states no name, and the digest of a configuration, which no registry has.
@@ -252,7 +252,7 @@ def running(pods: Iterable[InstalledPod]) -> list[str]:
 def decide(
     references: Iterable[str], wanted: Verification, verify: Callable[[Reference, Verification], Verdict]
 ) -> Iterator[Finding]:
-    """Yield the faults of images; `verify` gets each image with the policies that cover it."""
+    """Yield the faults of images' signatures; `verify` gets each image with the policies that cover it."""
     for name in references if wanted.mode != "off" else ():
         image = f"image {name}"
         try:

@@ -36,7 +36,7 @@ _SILENT = (Severity.OK, Severity.SKIPPED)
 
 
 def diagnose(cluster: ClusterOptions, options: DoctorOptions) -> None:
-    """Run all checks and print their results.
+    """Run the chosen checks of `gkm doctor` and print their results.
 
     Raises:
         typer.BadParameter: there is no check of a name.
@@ -93,7 +93,7 @@ def _conclude(results: Sequence[Result], unread: Sequence[PartRead]) -> None:
 
 
 def as_list(results: Sequence[Result]) -> list[dict[str, Any]]:
-    """Return the results for programs. `ok` is false for a problem, and for an unknown state; None if skipped."""
+    """Return the results of checks for programs. `ok` is false for a problem or an unknown state; None if skipped."""
     return [
         {
             "check": result.check,
@@ -109,7 +109,7 @@ def as_list(results: Sequence[Result]) -> list[dict[str, Any]]:
 
 
 def print_results(results: Sequence[Result], left_out: Sequence[str]) -> None:
-    """Print the worst results first, then their causes, and a summary. `left_out` are the checks without a result.
+    """Print the worst results first, then their causes, and a summary. `left_out` are checks that were not run.
 
     Causes and next steps are not in the table, which would break the commands in them into several lines.
     """

@@ -13,7 +13,7 @@ MAX_NAMES = 5
 
 
 class Severity(StrEnum):
-    """How bad a finding is."""
+    """How bad a finding of `gkm doctor` is."""
 
     OK = "ok"
     WARNING = "warning"
@@ -28,7 +28,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One result about an object ("" for the whole check): the state, its cause, and the next step.
+    """One finding of `gkm doctor` about an object ("" for the whole check): the state, its cause, and the next step.
 
     The texts may hold names from the cluster: printing code must escape them.
     """

@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Collection(Generic[T]):
-    """Objects to list.
+    """A kind of objects that checks list, with selectors.
 
     `definition` names the CustomResourceDefinition without which there can be no objects: only then is a resource that
     the API server does not serve an empty list. `labels` and `fields` are selectors. A `namespace` is GKM's own or
@@ -43,7 +43,7 @@ class Collection(Generic[T]):
 
 
 class ClusterReader:
-    """Reads one cluster, or one `namespace` of it, for checks.
+    """Reads one cluster, or one `namespace` of it, for the checks of `gkm doctor`; each list and object once.
 
     Objects created before `cutoff` are older than the grace period. `now` returns the time for comparisons with
     objects: the API server's time, where it is known.
@@ -59,7 +59,7 @@ class ClusterReader:
         self._read: dict[Hashable, Any] = {}
 
     def ensure(self, *collections: Collection[Any]) -> None:
-        """List collections in this order.
+        """List these collections in this order, for later calls of `list`.
 
         Raises:
             Unreadable: some cannot be listed; the message names all of these.
@@ -131,7 +131,7 @@ class ClusterReader:
 
 
 class Check(Protocol):
-    """One question about a cluster."""
+    """One check of `gkm doctor`: a question about a cluster."""
 
     @property
     def name(self) -> str:
@@ -146,7 +146,7 @@ class Check(Protocol):
         """Return whether the check reads objects outside of one namespace."""
 
     def run(self, reader: ClusterReader) -> Iterator[Finding]:
-        """Yield the findings; a check without findings has passed.
+        """Yield the findings of the check; a check without findings has passed.
 
         Raises:
             Unreadable: it cannot read what it needs. Findings that it yielded before are valid.
@@ -167,7 +167,7 @@ def run_checks(
     working: Callable[[str], AbstractContextManager[None]],
     seconds: float = CHECK_SECONDS,
 ) -> Iterator[Result]:
-    """Run all checks and yield their results, at least one for each. `working` shows the name of the running check."""
+    """Run all checks and yield their results, at least one for each. `working` shows a running check's name."""
     msgspec_warmup.warm_up()  # a check that is still reading at its deadline runs beside the next one
     for check in checks:
         with working(check.name):

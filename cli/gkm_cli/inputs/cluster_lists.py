@@ -37,7 +37,7 @@ def read_nodes(paths: Iterable[Path]) -> NodeList:
 
 
 def read_usage(paths: Iterable[Path], claims: Iterable[Path] = ()) -> Usage:
-    """Return the GPUs that the pods of several lists use, and of lists of ResourceClaims those that claims hold.
+    """Return the GPUs that the pods in files use; with files of ResourceClaims, also those that claims hold.
 
     Raises:
         OSError: a file cannot be read.
@@ -66,7 +66,7 @@ def read_fabrics(paths: Iterable[Path]) -> FabricList:
 
 
 def unlisted_node_notes(used: Usage, known: Collection[str]) -> tuple[str, ...]:
-    """Return a note about pods on unlisted nodes: the lists may come from two clusters."""
+    """Return a note if pods use GPUs of nodes that are not listed: the lists may come from two clusters."""
     unlisted = Counter({node: gpus for node, gpus in used.gpus.items() if node not in known})
     if not unlisted:
         return ()

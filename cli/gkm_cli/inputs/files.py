@@ -30,7 +30,7 @@ def check_stdin_once(paths: Iterable[Path | None]) -> None:
 
 
 def name(path: Path) -> str:
-    """Return the name of a file for a message."""
+    """Return the name of a file, or "standard input" for `-`, for a message."""
     return "standard input" if path == STDIN else ascii(str(path))[1:-1]
 
 
@@ -72,7 +72,7 @@ def read_all(path: Path, limit: int) -> bytes:
 
 
 def configured(path: Path | None) -> Config:
-    """Return the configuration in a file, or the default one.
+    """Return the configuration in a file, or the default configuration without a file.
 
     Raises:
         ConfigInvalid: the configuration cannot be used.

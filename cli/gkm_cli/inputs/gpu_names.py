@@ -30,7 +30,7 @@ _WORD = re.compile(r"[a-z0-9]+", re.ASCII)
 
 
 def parse_gpu(text: str) -> GpuTarget:
-    """Return the GPU that a text names.
+    """Return the kind of GPU that a text names: a model, or BACKEND:ARCH:WARP.
 
     Raises:
         UsageError: it names none.

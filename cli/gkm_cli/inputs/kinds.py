@@ -58,7 +58,7 @@ def found_in(
 
 
 def converted(found: ParsedObject, kind: type[T], max_name: int) -> T:
-    """Return an object as a typed value.
+    """Return an object from a file as a typed value.
 
     Raises:
         UsageError: the API server would refuse it.
@@ -83,7 +83,7 @@ def converted(found: ParsedObject, kind: type[T], max_name: int) -> T:
 
 
 def invalid_labels(path: str, labels: Mapping[str, str]) -> Iterator[str]:
-    """Yield a message for each invalid label."""
+    """Yield a message for each invalid label of an object; `path` is the place of the labels in it."""
     for key, value in labels.items():
         if not (_KEY.fullmatch(key) and _VALUE.fullmatch(value)):
             yield f"{path}: {key[:80]!a}: {value!a} is not a valid label"
@@ -91,7 +91,7 @@ def invalid_labels(path: str, labels: Mapping[str, str]) -> Iterator[str]:
 
 @cache
 def schema_of(kind: type[Any]) -> Schema:
-    """Return the schema in the CustomResourceDefinition of a kind, without its rules."""
+    """Return the OpenAPI schema in the CustomResourceDefinition of a kind, without its CEL rules."""
     return schemas.of_kind(kind, ())
 
 

@@ -24,13 +24,13 @@ class ObjectsUnreadable(ValueError):
 
 
 class ParsedObject(NamedTuple):
-    """An object and its position in the file: `document 2`, `items[7]`; empty for a single object."""
+    """An object and its position in its file: `document 2`, `items[7]`; empty for a single object."""
 
     where: str
     value: dict[str, Any]
 
     def describe(self, path: str) -> str:
-        """Return path and position for a message."""
+        """Return the file's path and the object's position for a message."""
         return f"{path}, {self.where}" if self.where else path
 
 

@@ -7,7 +7,7 @@ from msgspec import Struct, field
 
 
 class CSIVolume(Struct, frozen=True, rename="camel"):
-    """The csi volume of a pod."""
+    """The `csi` source of a pod's volume."""
 
     driver: str = ""
     volume_attributes: dict[str, str] | None = None
@@ -15,7 +15,7 @@ class CSIVolume(Struct, frozen=True, rename="camel"):
 
 
 class ImageVolume(Struct, frozen=True):
-    """The image volume of a pod."""
+    """The `image` source of a pod's volume."""
 
     reference: str = ""
 
@@ -29,7 +29,7 @@ class VolumeFacts(Struct, frozen=True):
 
 
 class VolumeMountFacts(Struct, frozen=True, rename="camel"):
-    """The place of a volume in a container."""
+    """Where a container mounts a volume."""
 
     name: str
     mount_path: str = ""
@@ -46,7 +46,7 @@ class VariableFacts(Struct, frozen=True, rename="camel"):
 
 
 class ContainerFacts(Struct, frozen=True, rename="camel"):
-    """A container, or an init container."""
+    """A container or init container of a pod, reduced to its name, image, mounts and variables."""
 
     name: str = ""
     volume_mounts: tuple[VolumeMountFacts, ...] | None = None
@@ -56,7 +56,7 @@ class ContainerFacts(Struct, frozen=True, rename="camel"):
 
 
 class PodSpecFacts(Struct, frozen=True, rename="camel"):
-    """The fields of a pod that lead to its cache."""
+    """A pod's spec, reduced to the fields that lead to its cache."""
 
     node_name: str = ""
     host_users: bool | None = None
@@ -81,5 +81,5 @@ class RegisteredDrivers(Struct, frozen=True):
 
     @property
     def drivers(self) -> frozenset[str]:
-        """Return the names of the drivers."""
+        """Return the names of the registered drivers."""
         return frozenset(one.name for one in self.spec.drivers or ())

@@ -38,7 +38,7 @@ _OWN_PREFIXES = ("batch.kubernetes.io/", f"{GROUP}/")
 
 
 def run_result(decision: RunDecision, notes: Sequence[str]) -> Json:
-    """Return the result: the spec of its PlacementPlan or the refusal, and the unused nodes."""
+    """Return the result of `gkm plan` for programs: the PlacementPlan's spec or the refusal, and the unused nodes."""
     outcome, explanation = decision.outcome, decision.explanation
     if isinstance(outcome, Refusal):
         result = {"feasible": False, **_refusal(outcome), "fixes": _fixes(decision.fixes)}

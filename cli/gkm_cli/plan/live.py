@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def read(cluster: ClusterConnection, own: Collection[RunName], settings: Topology) -> SurveyedCluster:
-    """Return the snapshot of a cluster; `own` are the runs whose plans and pods are free.
+    """Return the snapshot of a cluster for planning; the plans and pods of the Runs `own` are treated as free.
 
     Raises:
         CommandFailed: nodes, pods or plans cannot be read.

@@ -48,7 +48,7 @@ class ApartLevel(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class PlanOptions:
-    """Their values; `previous_plan` and `pods_pending` are --standing and --standing-waits."""
+    """The options of `gkm plan`; `previous_plan` and `pods_pending` are --standing and --standing-waits."""
 
     nodes: Annotated[
         list[Path] | None,
@@ -116,7 +116,7 @@ class PlanOptions:
 
     @property
     def files(self) -> list[Path | None]:
-        """Return the files of all options."""
+        """Return the paths of the files that all options name; None for an option that is not given."""
         several = (self.nodes, self.pods, self.claims, self.runs)
         return [*(path for paths in several for path in paths or ()), self.config, self.previous_plan]
 
@@ -126,7 +126,7 @@ _flag = partial(typer.Option, rich_help_panel="A run from flags, without a file"
 
 @dataclass(frozen=True, kw_only=True)
 class RunFlags:
-    """A run from flags: the fields of a Run's spec."""
+    """The flags of `gkm plan` that describe a run: the fields of a Run's spec."""
 
     gpus: Annotated[int | None, _flag("--total-gpus", help="Plan a run of so many GPUs, without spares.")] = None
     old_gpus: Annotated[int | None, _flag("--gpus", hidden=True)] = None

@@ -38,7 +38,7 @@ _OF_RUN = 2
 
 
 class Parts(NamedTuple):
-    """GPUs. `stranded` ones stay free in domains of the run, `free` ones elsewhere; it cannot use `excluded` ones."""
+    """The numbers of GPUs of a node or place by use, for the picture of a plan."""
 
     run: int = 0
     spares: int = 0
@@ -49,12 +49,12 @@ class Parts(NamedTuple):
 
 
 def drawing(title: str, survey: TopologySurvey, inventory: Inventory, groups: Iterable[Group]) -> Drawing:
-    """Return the boxes for a plan on the nodes of a survey, of which `inventory` has those that the run may use."""
+    """Return the picture of a plan on the nodes of a survey; `inventory` has the nodes that the run may use."""
     return gpu_drawing(title, _nodes(survey, inventory, list(groups)), STYLES, len(survey.quarantined), _OF_RUN)
 
 
 def gpu_drawing(title: str, nodes: Sequence[Cell], styles: Sequence[Style], quarantined: int, marked: int) -> Drawing:
-    """Return the boxes for nodes, whose parts are GPUs in the order of `styles`, and whose places are Locations.
+    """Return the picture of nodes, whose parts are GPUs in the order of `styles`, and whose places are Locations.
 
     Where a cell is a place, those with one of the first `marked` parts have a frame.
     """

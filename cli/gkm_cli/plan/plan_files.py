@@ -20,7 +20,7 @@ _HINT = "give a PlacementPlan (kubectl get placementplan NAME -o json), or the o
 
 
 def read(path: Path) -> FormerPlan:
-    """Return the present plan of a run, the file of --standing.
+    """Return the present plan of a run from the file of --standing.
 
     Raises:
         OSError: the file cannot be read.
@@ -32,7 +32,7 @@ def read(path: Path) -> FormerPlan:
 
 
 def read_spec(path: Path, where: str) -> PlanSpec:
-    """Return the spec of the plan in a file; `where` is for messages.
+    """Return the spec of the PlacementPlan in a file; `where` names the file in messages.
 
     Raises:
         OSError, UsageError: as `read`.
@@ -44,7 +44,7 @@ def read_spec(path: Path, where: str) -> PlanSpec:
 
 @contextmanager
 def readable(where: str) -> Iterator[None]:
-    """Raise an invalid plan in the block as a UsageError; `where` names its file."""
+    """Raise a UsageError if the block fails on an invalid plan; `where` names its file."""
     try:
         yield
     except (ObjectsUnreadable, PlanUnreadable, msgspec.ValidationError, ValueError, RecursionError) as error:

@@ -25,7 +25,7 @@ _DRAWN = (PlanOutput.SVG, PlanOutput.HTML)
 
 
 def print_plan(options: PlanOptions, run_flags: RunFlags, where: ClusterOptions) -> None:
-    """Print the plan of the run.
+    """Print the plan of the run of `gkm plan`, or why it does not fit.
 
     Raises:
         ConfigInvalid: the configuration cannot be used.

@@ -38,7 +38,7 @@ _MEANINGS = ("this plan", "its spares", "used by others", "stranded")
 
 
 def render_run(terminal: Sheet, decision: RunDecision, notes: Sequence[str]) -> None:
-    """Print the result for one run."""
+    """Print the result of `gkm plan` for one run."""
     outcome = decision.outcome
     if isinstance(outcome, Refusal):
         refusal(terminal, decision.run.qualified_name, outcome)
@@ -76,7 +76,7 @@ def _alternative(each: Alternative) -> str:
 
 
 def refusal(terminal: Sheet, name: str, refused: Refusal) -> None:
-    """Print a refusal."""
+    """Print why the planner refused a run."""
     terminal.line(f"{name} does not fit: {refused.message}", "bold red")
     terminal.line(f"level {refused.level.value}; largest that fits: {count_of(refused.largest_groups, 'whole group')}")
 
@@ -129,7 +129,7 @@ def render_fragmentation(terminal: Sheet, fragmentation: Fragmentation) -> None:
 
 
 def render_notes(terminal: Sheet, notes: Sequence[str]) -> None:
-    """Print notes about the lists."""
+    """Print notes about the lists of nodes and pods."""
     for note in notes:
         terminal.line(f"note: {note}", "yellow")
 
@@ -199,7 +199,7 @@ def _unused(terminal: Sheet, usable: UsableNodes) -> None:
 
 
 class DomainGpus(NamedTuple):
-    """The GPUs of a domain: of the plan's groups, of its spares, used by others, and free."""
+    """The GPUs of a domain: those of the plan's groups, of its spares, those that others use, and free ones."""
 
     groups: int
     spares: int
@@ -208,12 +208,12 @@ class DomainGpus(NamedTuple):
 
     @property
     def total(self) -> int:
-        """Return the sum."""
+        """Return the number of all GPUs of the domain."""
         return sum(self)
 
 
 class DomainRow(NamedTuple):
-    """A domain of a plan. A domain without groups holds spares only, and strands no GPU."""
+    """A domain in the chart of a plan. A domain without groups holds spares only, and strands no GPU."""
 
     place: Location
     groups: int
@@ -221,7 +221,7 @@ class DomainRow(NamedTuple):
 
 
 def domain_rows(groups: Sequence[Group], inventory: Inventory) -> list[DomainRow]:
-    """Return the domains with groups or spares, by location. They count GPUs of usable nodes only."""
+    """Return the domains with groups or spares of a plan, by location. They have GPUs of usable nodes only."""
     count: Counter[Location] = Counter(group.place for group in groups)
     used: Counter[Location] = Counter()
     spare: Counter[Location] = Counter()
@@ -240,12 +240,12 @@ def domain_rows(groups: Sequence[Group], inventory: Inventory) -> list[DomainRow
 
 
 def cell_gpus(rows: Sequence[DomainRow], width: int) -> int:
-    """Return the number of GPUs for one cell, so that the largest domain has at most `width` cells."""
+    """Return the number of GPUs for one cell of the chart, so that the largest domain has at most `width` cells."""
     return max(1, -(-max((row.gpus.total for row in rows), default=1) // max(1, width)))
 
 
 def cells(parts: DomainGpus, each: int) -> DomainGpus:
-    """Return a domain's parts in cells of `each` GPUs.
+    """Return the parts of a domain in the chart as numbers of cells, of `each` GPUs each.
 
     A part that is not empty has at least one cell. Rounding preserves the length of the whole domain.
     """
@@ -262,7 +262,7 @@ def cells(parts: DomainGpus, each: int) -> DomainGpus:
 
 
 def render_domains(terminal: Sheet, groups: Sequence[Group], inventory: Inventory) -> None:
-    """Print a chart of the domains that groups use."""
+    """Print a chart of the domains that groups of a plan use."""
     domains = domain_rows(groups, inventory)
     names = _names([row.place for row in domains])
     columns = ("domain", "groups", "", "this", "others", "stranded")
@@ -286,7 +286,7 @@ def render_domains(terminal: Sheet, groups: Sequence[Group], inventory: Inventor
 
 
 def render_groups(terminal: Sheet, groups: Sequence[Group]) -> None:
-    """Print the domain of each group; consecutive groups in one domain share a row."""
+    """Print the domain of each group of a plan; consecutive groups in one domain share a row."""
     names = _names([group.place for group in groups])
     terminal.heading("Groups")
     terminal.table(("group", "domain", "scope", "nodes", "spares"), list(_ranges(groups, names)), "ranges of groups")

@@ -40,7 +40,7 @@ _NUMBER = re.compile(r"[0-9]{1,9}")
 
 @dataclass(frozen=True, slots=True)
 class ParsedRun:
-    """A validated run. `namespace` is empty if the manifest has no namespace."""
+    """A validated run from a file or flags. `namespace` is empty if the manifest has no namespace."""
 
     name: str
     namespace: str
@@ -55,7 +55,7 @@ class ParsedRun:
 
 
 def read(paths: Iterable[Path], default: str, override: Policy | None) -> ParsedRun:
-    """Return the run in files. The policy `default` applies to a run without one, `override` to every run.
+    """Return the only run in files. The policy `default` applies to a run without one, `override` to every run.
 
     Raises:
         OSError: a file cannot be read.
@@ -69,7 +69,7 @@ def read(paths: Iterable[Path], default: str, override: Policy | None) -> Parsed
 
 
 def parse(found: ParsedObject, default: str, override: Policy | None) -> ParsedRun:
-    """Return a run as a typed value; policies as for `read`.
+    """Return an object of a file as a validated run; policies as for `read`.
 
     Raises:
         UsageError: it is invalid; the message says where and why.

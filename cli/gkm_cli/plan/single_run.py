@@ -20,7 +20,7 @@ from gkm_cli.plan.snapshot import SurveyedCluster
 
 @dataclass(frozen=True, slots=True)
 class RunDecision:
-    """The result for a run. `fragmentation` describes the GPUs that remain; `replanned` exists if it had a plan."""
+    """The decision about a run. `fragmentation` describes the GPUs that remain; `replanned` exists if it had a plan."""
 
     run: ParsedRun
     usable: UsableNodes
@@ -46,7 +46,7 @@ class RunDecision:
 def decide(
     run: ParsedRun, snapshot: SurveyedCluster, mix: Sequence[MixGroup], previous: FormerPlan | None, *, explains: bool
 ) -> RunDecision:
-    """Return the result for a run; `previous` is its present plan.
+    """Return the decision about a run; `previous` is its present plan, None without one.
 
     Raises:
         CommandFailed: the run and the nodes together are too large for an exact solution.

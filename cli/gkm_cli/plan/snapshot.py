@@ -51,7 +51,7 @@ class SurveyedCluster:
         return {name: max(counts, key=lambda gpus: (counts[gpus], gpus)) for name, counts in found.items()}
 
     def usable(self, demand: NodeDemand) -> UsableNodes:
-        """Return the nodes that a run may use."""
+        """Return the nodes of the cluster that a run may use."""
         return usable_nodes(self.survey, self.usage, demand, self.reserved, self.own_nodes)
 
     def with_freed_gpus(self, groups: Iterable[Group]) -> "SurveyedCluster":
@@ -77,7 +77,7 @@ def _reports(node: Node) -> bool:
 def read(
     nodes: Sequence[Path], pods: Sequence[Path], settings: Topology, claims: Sequence[Path] = ()
 ) -> SurveyedCluster:
-    """Return the snapshot of lists; several lists form one snapshot, for instance of several clusters.
+    """Return the snapshot of lists in files; several lists form one snapshot, for instance of several clusters.
 
     Raises:
         OSError: a file cannot be read.

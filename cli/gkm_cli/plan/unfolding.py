@@ -23,7 +23,7 @@ _PLAN_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,250}-[0-9]{1,10}")
 
 
 def print_nodes(plan: str, cluster: ClusterOptions, namespace: str, output: UnfoldOutput) -> None:
-    """Print the nodes of a plan.
+    """Print the nodes of each group of a plan in a file or of the cluster.
 
     Raises:
         CommandFailed: the cluster has no such plan, or cannot be read.

@@ -16,7 +16,7 @@ ROWS = 100
 
 
 def html(status: Status, topology: Drawing | NotKnown | None) -> Iterator[str]:
-    """Yield the lines of the page; the topology is None for the status of a namespace."""
+    """Yield the HTML lines of the status page; `topology` is None for the status of a namespace."""
     page = Page("GKM status")
     screen.render(page, status, ROWS)
     page.heading("Caches by node")
@@ -34,7 +34,7 @@ def html(status: Status, topology: Drawing | NotKnown | None) -> Iterator[str]:
 
 
 def topology(cluster: ClusterConnection, settings: Callable[[], Topology]) -> Drawing | NotKnown:
-    """Return the picture of the topology, for which nodes, pods and plans are read as gkm plan reads them."""
+    """Return the picture of the cluster's topology, from nodes, pods and plans as `gkm plan` reads them."""
     try:
         snapshot = live.read(cluster, (), settings())
     except CommandFailed as failure:

@@ -36,7 +36,7 @@ class Nodes(Struct, frozen=True, rename="camel"):
 
 
 class CacheState(Struct, frozen=True, rename="camel"):
-    """A cache. `state` is one of CACHE_STATES; the numbers are nodes that report it, each in one of the five.
+    """The state of a cache for `gkm status`: one of CACHE_STATES. The numbers are nodes, each in one of the five.
 
     `cause` is the reason of the first condition that is not True, `message` its sentence.
     """
@@ -57,7 +57,7 @@ class CacheState(Struct, frozen=True, rename="camel"):
 
 
 class CacheKind(Struct, frozen=True, rename="camel"):
-    """The caches of a kind by state. A generation is a cache that names its family.
+    """The caches of a kind, GKMCache or ClusterGKMCache, by state.
 
     Nodes take `held_back` generations last, because they made pods fail.
     """
@@ -131,7 +131,7 @@ class WorkloadDomain(Struct, frozen=True):
 
 
 class RunState(Struct, frozen=True, rename="camel"):
-    """A Run: its condition Planned in `state` and `reason`, the GPUs that it wants and has planned, and its plan."""
+    """The state of a Run: its condition Planned in `state` and `reason`, the wanted and planned GPUs, and its plan."""
 
     namespace: str
     name: str
@@ -186,7 +186,7 @@ class Status:
 
 
 def result(status: Status) -> dict[str, Any]:
-    """Return a status for programs."""
+    """Return a status as fields of the JSON output."""
     return {
         "time": status.time,
         "namespace": status.namespace,

@@ -28,7 +28,7 @@ _FAULT = "red"
 
 
 def render(sheet: Sheet, status: Status, rows: int) -> None:
-    """Print a status; a table has at most so many rows."""
+    """Print a status on a sheet; a table has at most `rows` rows."""
     where = f"of the namespace {status.namespace} " if status.namespace else ""
     sheet.line(f"status {where}at {status.time}")
     _section(sheet, "Nodes", status.nodes, _nodes)
@@ -54,7 +54,7 @@ def _section(sheet: Sheet, title: str, part: T | NotKnown | None, render_part: C
 
 
 def not_known(sheet: Sheet, part: NotKnown) -> None:
-    """Print why a part is not known, and what to do next."""
+    """Print why a part of the status is not known, and what to do next."""
     sheet.line(f"not known: {part.why}", _FAULT)
     sheet.line(f"  next: {part.hint}")
 

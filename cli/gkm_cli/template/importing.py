@@ -49,7 +49,7 @@ _TYPED = re.compile(r"\{\{[^{}]*\|\s*(int|float|bool|json)\s*\}\}")
 
 
 def print_imported(options: ImportOptions) -> None:
-    """Print GroupTemplates and Pools.
+    """Print the GroupTemplates and Pools that `gkm template import` made.
 
     Raises:
         NegativeResult: GKM would refuse one of them.
@@ -93,14 +93,14 @@ class Note(NamedTuple):
 
 @dataclass(slots=True)
 class OsmoConfig:
-    """Group templates, and for each pool its description and templates, by OSMO's names."""
+    """OSMO's group templates, and for each of its pools the description and templates, by OSMO's names."""
 
     templates: dict[str, Json] = field(default_factory=dict)
     pools: dict[str, tuple[str, list[str]]] = field(default_factory=dict)
     notes: list[Note] = field(default_factory=list)
 
     def add(self, where: str, config: Json) -> None:
-        """Add the configuration in a file.
+        """Add the OSMO configuration in a file.
 
         Raises:
             OsmoConfigInvalid: it has no such section, or a name occurs twice.

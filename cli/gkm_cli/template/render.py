@@ -44,7 +44,7 @@ MAX_REFUSALS = 20
 
 
 def print_objects(options: RenderOptions) -> None:
-    """Print the objects of the group.
+    """Print the objects that a TaskGroup would get from its Pool's templates.
 
     Raises:
         NegativeResult: the group, or a template of its pool, would be refused.

@@ -73,7 +73,7 @@ class Built:
 
 
 def print_tree(options: SourceOptions, where: ClusterOptions, output: BuildOutput) -> None:
-    """Print the tree, or the objects of a scheduler.
+    """Print the tree of the topology, or the objects of a scheduler.
 
     Raises:
         CommandFailed: there are no lists, and the cluster cannot be read.
@@ -98,7 +98,7 @@ def print_tree(options: SourceOptions, where: ClusterOptions, output: BuildOutpu
 
 
 def of_cluster(options: SourceOptions, where: ClusterOptions, *, with_usage: bool) -> "ClusterNodes | None":
-    """Return what a cluster has; None if files have the nodes.
+    """Return the nodes and settings of a cluster; None if files have the nodes.
 
     Raises:
         CommandFailed: no API server answers, or nodes or pods cannot be read.
@@ -114,7 +114,7 @@ def of_cluster(options: SourceOptions, where: ClusterOptions, *, with_usage: boo
 
 
 def build(options: SourceOptions, more: Sequence[Any] = (), cluster: "ClusterNodes | None" = None) -> Built:
-    """Return the tree of the sources; `more` are other files that the command reads.
+    """Return the tree of the topology from the sources; `more` are other files that the command reads.
 
     Nodes come from a `cluster`, if it is given, and so do settings that no file has.
 
@@ -145,7 +145,7 @@ def build(options: SourceOptions, more: Sequence[Any] = (), cluster: "ClusterNod
 
 @dataclass(slots=True)
 class Sources:
-    """The content of the files: the findings of each provider, names of switches by the groups they name, and notes."""
+    """The content of the sources' files: discoveries by provider, names of switches by group, and notes."""
 
     found: dict[str, FabricDiscovery] = field(default_factory=dict)
     switches: dict[str, str] = field(default_factory=dict)
@@ -201,7 +201,7 @@ def _by_provider(listed: NodeList, found: Sources, settings: Topology) -> Named:
 
 
 def read(options: SourceOptions, nodes: frozenset[str], settings: Topology) -> Sources:
-    """Return what the sources report about `nodes`.
+    """Return what the sources' files report about `nodes`.
 
     Raises:
         OSError: a file cannot be read.

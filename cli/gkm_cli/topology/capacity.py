@@ -20,7 +20,7 @@ _UNKNOWN = "Unknown"
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """A node with its GPUs. `used` is None if that or the number of GPUs is unknown; then no GPU is free.
+    """A node with its GPUs. `used` is None if that number or the number of GPUs is unknown; then no GPU is free.
 
     `problem` is why no new pod can use it, in the order of docs/reference/node-locations.md, with default tolerations.
     """
@@ -33,12 +33,12 @@ class NodeState:
 
     @property
     def free(self) -> int:
-        """Return the GPUs that a new pod could use."""
+        """Return the number of GPUs that a new pod could use."""
         return 0 if self.problem or self.used is None else max(0, self.gpus - self.used)
 
 
 class Totals(NamedTuple):
-    """Sums over nodes: numbers of nodes, except `capacity` and `free`, which are GPUs.
+    """Sums over the nodes of a domain: numbers of nodes, except `capacity` and `free`, which are GPUs.
 
     Each node is counted in one of `usable` to `tainted`. `unknown` nodes have an unknown number of GPUs or free GPUs.
     `wholly_free` nodes are usable, and all of their GPUs are free.
@@ -78,7 +78,7 @@ def _totals(gpus: int, free: int, counted: str) -> Totals:
 
 
 class Sums:
-    """Totals of any interval of nodes, in constant time."""
+    """Totals of any interval of a tree's nodes, in constant time."""
 
     def __init__(self, states: Iterable[NodeState]) -> None:
         columns = [*zip(*map(totals, states), strict=True)] or [()] * len(Totals._fields)
@@ -90,7 +90,7 @@ class Sums:
 
 
 def node_state(node: Node, used: int | None, settings: Topology) -> NodeState:
-    """Return the state of a node whose pods use GPUs; None if that is unknown."""
+    """Return the state of a node; `used` is the number of GPUs that its pods use, None if it is unknown."""
     keys = settings.labels
     health = next((value for key in keys.health if (value := node.labels.get(key))), "")
     gpus = 0

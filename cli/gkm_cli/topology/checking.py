@@ -19,7 +19,7 @@ Json = dict[str, Any]
 
 
 def print_findings(nodes: Sequence[Path], config: Path | None, output: CheckOutput) -> None:
-    """Print the faults of labels.
+    """Print the faults of the nodes' topology labels.
 
     Raises:
         ConfigInvalid: the configuration cannot be used.

@@ -22,7 +22,7 @@ Documents = Iterable[Any]
 
 
 def documents_of(output: BuildOutput, tree: Tree, settings: Topology) -> Documents:
-    """Return the documents of a form; HyperNodes have the children first.
+    """Return the documents of an output format of `gkm topology build`; HyperNodes have the children first.
 
     Raises:
         UsageError: Slurm cannot start with the tree.

@@ -40,14 +40,14 @@ _NODES_OF_A_COMMAND = 50
 
 
 class LabelSeverity(StrEnum):
-    """The meaning of a finding."""
+    """How bad a finding about labels is."""
 
     PROBLEM = "problem"
     WARNING = "warning"
 
 
 class Mend(Struct, frozen=True):
-    """A label to set on a node, or to remove (None). `sure` is False if a person must choose the value."""
+    """A correction: a label to set on a node, or to remove (None). `sure`: no person must choose the value."""
 
     node: str
     key: str
@@ -68,7 +68,7 @@ class LabelFinding(Struct, frozen=True, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class Hygiene:
-    """The findings, the most severe ones first, and the quarantined nodes with their labels."""
+    """The result of `gkm topology check`: findings, the worst first, and the quarantined nodes with their labels."""
 
     nodes: int
     findings: tuple[LabelFinding, ...]
@@ -114,7 +114,7 @@ def check(listed: NodeList, settings: Topology) -> Hygiene:
 
 
 class Axis(NamedTuple):
-    """A property of nodes with the keys of its labels: a level of the tree, a rack that is no rack, or the flavor."""
+    """A property of nodes with the keys of its labels: a level of the tree, a rack that is no level, or the flavor."""
 
     name: str
     keys: tuple[str, ...]
@@ -206,7 +206,7 @@ def _with_quarantine(found: Sequence[LabelFault], quarantined: Iterable[Quaranti
 
 
 class Labeled(NamedTuple):
-    """A node: its labels, and for each axis the key that counts with its value."""
+    """A node with its labels, and for each axis the key and value of the label that GKM uses."""
 
     name: str
     labels: Mapping[str, str]
@@ -215,7 +215,7 @@ class Labeled(NamedTuple):
 
     @classmethod
     def of(cls, name: str, labels: Mapping[str, str], axes: Sequence[Axis], *, has_gpus: bool) -> "Labeled":
-        """Return a node with the values that count."""
+        """Return a node with the key and value that GKM uses for each axis."""
         values = [
             next(((key, value) for key in axis.keys if axis.counts(value := labels.get(key, ""))), ("", ""))
             for axis in axes
@@ -224,7 +224,7 @@ class Labeled(NamedTuple):
 
 
 def label_faults(nodes: Sequence[Labeled], axes: Sequence[Axis]) -> Iterator[LabelFault]:
-    """Yield the faults of all nodes."""
+    """Yield the faults of the labels of all nodes."""
     levels = [axis.name for axis in axes if axis.is_level]
     for at, axis in enumerate(axes):
         for node in nodes:
@@ -374,7 +374,7 @@ def _by_frequency(groups: dict[str, list[Labeled]]) -> dict[str, list[Labeled]]:
 
 
 class LabelReason(StrEnum):
-    """Reasons of findings, beside the reasons of quarantine."""
+    """Reasons of findings about labels, beside the reasons of quarantine."""
 
     EMPTY_VALUE = "EmptyValue"
     PLACEHOLDER = "Placeholder"
@@ -410,7 +410,7 @@ MISREAD_BY: Mapping[str, tuple[str, ...]] = {
 
 
 def commands(mends: Iterable[Mend]) -> Iterator[str]:
-    """Yield the lines of a shell script, the sure ones first; a command has several nodes."""
+    """Yield the lines of a shell script that corrects labels, the sure ones first; a command has several nodes."""
     nodes: dict[tuple[bool, str, str | None], dict[str, None]] = {}
     for mend in mends:
         nodes.setdefault((not mend.sure, mend.key, mend.value), {})[mend.node] = None

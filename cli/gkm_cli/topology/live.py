@@ -33,7 +33,7 @@ class ClusterNodes:
 
 
 def read(options: ClusterOptions, *, with_usage: bool) -> ClusterNodes:
-    """Return nodes and settings, and what pods use of the nodes.
+    """Return the nodes and topology settings of a cluster, and with `with_usage` what pods use of the nodes.
 
     Raises:
         CommandFailed: no API server answers, or nodes or pods cannot be read.

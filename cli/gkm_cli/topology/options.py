@@ -52,7 +52,7 @@ class ShowOutput(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class SourceOptions:
-    """Where the tree comes from."""
+    """The options of `gkm topology` that name the sources of the tree."""
 
     nodes: Annotated[
         list[Path] | None,
@@ -87,6 +87,6 @@ class SourceOptions:
 
     @property
     def files(self) -> list[Path | None]:
-        """Return the files of all options."""
+        """Return the paths of the files that all options name; None for an option that is not given."""
         several = (self.nodes, self.fabrics, self.ibnetdiscover, self.ufm, self.lldp)
         return [*(path for paths in several for path in paths or ()), self.tree_file, self.config]

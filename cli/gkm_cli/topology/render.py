@@ -38,7 +38,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A domain: the nodes of the tree from index `first` up to `end`, some in `branches` and the others in `nodes`.
+    """A domain in the outline of a tree: nodes from index `first` up to `end`, some in `branches`, others in `nodes`.
 
     `hypernode` is the name of its HyperNode, `switch` the name of the switch that names it, for people; "" if absent.
     """
@@ -54,12 +54,12 @@ class Branch:
 
     @property
     def shown(self) -> str:
-        """Return the domain for a person."""
+        """Return level and name of the domain for a person."""
         return f"{self.level} {self.name} ({self.switch})" if self.switch else f"{self.level} {self.name}"
 
 
 class OutlineStep(NamedTuple):
-    """A domain with its outer domain. `lasts` states for it, and for all around it, whether it is the last one."""
+    """A domain with its outer domain. `lasts` states for it, and for all around it, whether it is the last sibling."""
 
     branch: Branch
     parent: Branch | None
@@ -68,7 +68,7 @@ class OutlineStep(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """The domains of the widest level, or the widest that each has, and the nodes without a domain."""
+    """The outline of a tree: the domains of the widest level that each node has, and the nodes without a domain."""
 
     branches: tuple[Branch, ...]
     nodes: tuple[int, ...]
@@ -84,7 +84,7 @@ class Outline:
 
 
 def render_tree(tree: Tree, outline: Outline, notes: Sequence[str]) -> None:
-    """Print the domains with their nodes and faults."""
+    """Print the domains of a tree with their nodes, and the tree's faults."""
     terminal = Terminal()
     for prefix, branch in _lines(outline, ""):
         nodes = f": {_folded(tree, branch.nodes)}" if branch.nodes else ""
@@ -118,7 +118,7 @@ def render_capacity(
 
 
 def render_problems(terminal: Sheet, tree: Tree, notes: Sequence[str]) -> None:
-    """Print the quarantined nodes with the reasons, the contradictions, and notes."""
+    """Print the quarantined nodes of a tree with the reasons, the contradictions, and notes."""
     for text in (*problems(tree), *(f"note: {note}" for note in notes)):
         terminal.line(text)
 
@@ -168,7 +168,7 @@ def _folded(tree: Tree, indexes: Sequence[int]) -> str:
 
 
 def picture(tree: Tree, outline: Outline, capacity: IntervalCapacity, closest: str = "") -> Iterator[str]:
-    """Yield the lines of the picture; a domain of the level `closest` has all its nodes and no inner domain."""
+    """Yield the lines of an SVG picture of a tree; a domain of the level `closest` has all its nodes, no inner ones."""
     inner = [_box(branch, capacity, closest, 1) for branch in outline.branches]
     total = capacity.of(0, len(tree.nodes))
     title = f"{total.free} of {total.capacity} GPUs free on {total.nodes} nodes"
@@ -206,7 +206,7 @@ def _box(branch: Branch, capacity: IntervalCapacity, closest: str, depth: int) -
 def tree_result(
     tree: Tree, outline: Outline, notes: Sequence[str], figures: Callable[[int, int], Json] | None = None
 ) -> Json:
-    """Return the tree. `figures` returns further fields for the nodes of a domain, from one index up to another.
+    """Return the tree as JSON. `figures` returns further fields for the nodes from one index up to another.
 
     A node stands where it is directly in a domain; `parent` is the `hyperNode` of a wider domain.
     """

@@ -22,7 +22,7 @@ from gkm_cli.topology.render import tree_result
 def print_capacity(
     options: SourceOptions, where: ClusterOptions, pods: Sequence[Path], closest: str, output: ShowOutput
 ) -> None:
-    """Print the tree with its free capacity.
+    """Print the tree of the topology with the free GPUs of each domain.
 
     Raises:
         CommandFailed: there are no lists, and the cluster cannot be read.

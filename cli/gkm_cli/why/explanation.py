@@ -25,20 +25,20 @@ _WORST = (State.BROKEN, State.NOT_CHECKED, State.OK)
 
 @dataclass(frozen=True, slots=True)
 class WalkedPod:
-    """A pod, and the result of each link of each of its volumes."""
+    """A pod, and the result of each link between it and the kernels of its caches, for each of its volumes."""
 
     pod: PodFacts
     steps: list[LinkResult]
 
     @property
     def state(self) -> State:
-        """Return the worst state of a link."""
+        """Return the worst state of the pod's links."""
         states = {step.state for step in self.steps}
         return next(state for state in _WORST if state in states)
 
 
 def explain(target: str, cluster: ClusterOptions, choice: PodChoice, output: Output) -> None:
-    """Print every link of the pods, and each broken one with what to do.
+    """Print every link of the chosen pods, and each broken one with what to do.
 
     Raises:
         UsageError: the target is of a kind without pods, or contradicts the choice.
@@ -134,7 +134,7 @@ def _name(pod: PodFacts) -> str:
 
 
 def conclude(steps: Sequence[LinkResult], more: int) -> None:
-    """Choose the exit code: the worst of all links; `more` pods were not looked at.
+    """Choose the exit code of `gkm why`: the worst of all links; `more` pods were not looked at.
 
     Raises:
         NegativeResult: a link is broken.

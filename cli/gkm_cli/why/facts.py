@@ -24,7 +24,7 @@ _PATH = re.compile(r"(?:^|[\s'\"`(:=])/[^\s'\":]")
 
 
 class Terminated(Struct, frozen=True, rename="camel"):
-    """The end of a container."""
+    """How a container ended."""
 
     exit_code: int = 0
     reason: str = ""
@@ -40,7 +40,7 @@ class ContainerState(Struct, frozen=True):
 
 
 class ContainerStatus(Struct, frozen=True, rename="camel"):
-    """The container's status by kubelet."""
+    """A container's status, as kubelet reports it."""
 
     name: str = ""
     state: ContainerState = ContainerState()
@@ -56,7 +56,7 @@ class PodConditionFacts(Struct, frozen=True):
 
 
 class PodStatusFacts(Struct, frozen=True, rename="camel"):
-    """The status of a pod by kubelet and the scheduler."""
+    """A pod's status, as kubelet and the scheduler report it."""
 
     phase: str = ""
     conditions: tuple[PodConditionFacts, ...] | None = None
@@ -65,7 +65,7 @@ class PodStatusFacts(Struct, frozen=True, rename="camel"):
 
 
 class PodFacts(Struct, frozen=True):
-    """A pod."""
+    """A pod, reduced to the fields that `gkm why` reads."""
 
     metadata: ObjectMeta
     spec: PodSpecFacts = PodSpecFacts()
@@ -73,16 +73,16 @@ class PodFacts(Struct, frozen=True):
 
     @property
     def containers(self) -> tuple[ContainerFacts, ...]:
-        """Return all containers, init containers first."""
+        """Return all containers of the pod, init containers first."""
         return (self.spec.init_containers or ()) + (self.spec.containers or ())
 
     @property
     def statuses(self) -> tuple[ContainerStatus, ...]:
-        """Return the statuses of all containers."""
+        """Return the statuses of all containers of the pod, init containers first."""
         return (self.status.init_container_statuses or ()) + (self.status.container_statuses or ())
 
     def mounts(self, volume: str) -> Iterator[tuple[ContainerFacts, VolumeMountFacts]]:
-        """Yield the places of a volume in containers."""
+        """Yield each container that mounts the volume with this name, with the mount."""
         for container in self.containers:
             for mount in container.volume_mounts or ():
                 if mount.name == volume:
@@ -90,7 +90,7 @@ class PodFacts(Struct, frozen=True):
 
 
 class EventFacts(Struct, frozen=True, rename="camel"):
-    """An event (core/v1)."""
+    """An Event (core/v1) about a pod."""
 
     reason: str = ""
     message: str = ""
@@ -110,12 +110,12 @@ class _PodUsage(Struct, frozen=True, rename="camel"):
 
 
 class KubeletSummary(Struct, frozen=True):
-    """The usage of the volumes of a node (kubelet, /stats/summary)."""
+    """The bytes that pods' volumes take on a node (kubelet, /stats/summary)."""
 
     pods: tuple[_PodUsage, ...] = ()
 
     def used_bytes(self, pod_uid: str, volume: str) -> int | None:
-        """Return the usage of a volume, None if kubelet has not measured it yet."""
+        """Return the bytes that a volume of a pod takes, None if kubelet has not measured it yet."""
         pods = (pod for pod in self.pods if pod.pod_ref.uid == pod_uid)
         return next((one.used_bytes for pod in pods for one in pod.volume or () if one.name == volume), None)
 
@@ -129,7 +129,7 @@ class CacheName:
 
     @property
     def kind(self) -> str:
-        """Return the kind of the object."""
+        """Return the kind of the cache object: GKMCache or ClusterGKMCache."""
         return "GKMCache" if self.namespace is not None else "ClusterGKMCache"
 
     def __str__(self) -> str:
@@ -157,7 +157,7 @@ class ReadResult(Generic[T_co]):
 
 @dataclass(frozen=True, slots=True)
 class ContainerEnd:
-    """The last end of a container that has the volume; `is_previous` if it has been started again, or waits for it."""
+    """How a container with the volume ended last; `is_previous` if it has been started again, or waits for it."""
 
     container: str
     exit_code: int
@@ -180,7 +180,7 @@ class ContainerEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """A volume of a pod, and every object on the way to its kernels."""
+    """The facts for `gkm why` about one volume of a pod: every object on the way to its kernels."""
 
     pod: PodFacts
     volume: VolumeFacts
@@ -202,7 +202,7 @@ class Facts:
 
     @property
     def attributes(self) -> dict[str, str]:
-        """Return the volume attributes."""
+        """Return the attributes of the CSI volume; {} for another volume."""
         return (self.volume.csi.volume_attributes if self.volume.csi else None) or {}
 
     @property
@@ -285,12 +285,12 @@ class Facts:
 
     @property
     def named(self) -> str:
-        """Return kind and name of the cache."""
+        """Return kind and name of the cache that the volume names."""
         return str(self.cache_name)
 
     @property
     def on_node(self) -> NodeCacheStatus | None:
-        """Return the cache on the pod's node, None if the agent does not report it.
+        """Return the report about the cache on the pod's node, None if the agent does not report it.
 
         Raises:
             Unreadable: the node object could not be read.
@@ -302,7 +302,7 @@ class Facts:
 def member_of(
     family: str, caches: Iterable[Cache], on_node: Mapping[str, NodeCacheStatus], pod: ObjectMeta
 ) -> Cache | None:
-    """Return the member of a family that a pod has mounted, else its node's choice.
+    """Return the member of a family that the pod has mounted, else its node's choice.
 
     Without both, the cache of the family's name or the member that is pinned or has the largest generation; None for a
     family without a member.

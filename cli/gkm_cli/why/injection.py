@@ -12,7 +12,7 @@ class ReportUnreadable(ValueError):
 
 
 class SkippedPart(Struct, frozen=True):
-    """A part that the webhook left out, and why."""
+    """A part of the pod's request that the webhook left out, and why."""
 
     what: str = ""
     why: str = ""
@@ -27,14 +27,14 @@ class InjectedVolume(Struct, frozen=True):
 
 
 class InjectionReport(Struct, frozen=True):
-    """The parts of the webhook's report that are read."""
+    """The parts of the webhook's report that `gkm why` reads."""
 
     skipped: tuple[SkippedPart, ...] = ()
     caches: tuple[InjectedVolume, ...] = ()
 
 
 def read_report(text: str) -> InjectionReport:
-    """Return a report.
+    """Return the webhook's report in the text of the annotation.
 
     Raises:
         ReportUnreadable: the text is too long, or no report.

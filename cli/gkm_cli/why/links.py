@@ -240,7 +240,7 @@ LINKS: dict[str, Callable[[Facts], Outcome]] = {
 
 
 class State(StrEnum):
-    """The state of a link."""
+    """The state of a link between a pod and its kernels."""
 
     OK = "ok"
     BROKEN = "broken"
@@ -252,7 +252,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LinkResult:
-    """The result of one link of one volume."""
+    """The result of one link between a pod and its kernels, for one volume."""
 
     volume: str
     link: str
@@ -262,7 +262,7 @@ class LinkResult:
 
 
 def walk(facts: Facts, links: Links = LINKS, needs: Mapping[str, Sequence[str]] = NEEDS) -> list[LinkResult]:
-    """Return the result of every link; those that need a broken one are skipped."""
+    """Return the result of every link for a volume; links that need a broken link are skipped."""
     steps: dict[str, LinkResult] = {}
     for link, decide in links.items():
         needed = {steps[each].state for each in needs.get(link, ())}
@@ -294,7 +294,7 @@ def _ids(ids: Iterable[int]) -> str:
 
 
 def has_started(pod: PodFacts) -> bool:
-    """Return whether a container has started: kubelet mounts all volumes before."""
+    """Return whether a container of the pod has started: kubelet mounts all volumes before."""
     return any(_started(status.state) or _started(status.last_state) for status in pod.statuses)
 
 
@@ -339,5 +339,5 @@ _REMEDIES = {
 
 
 def remedy(reason: str) -> str:
-    """Return what to do about a reason; for an unknown one, where to read about it."""
+    """Return the next step for a reason of a cache's failure; for an unknown reason, where to read about it."""
     return _REMEDIES.get(Reason(reason), _OTHER) if reason in set(Reason) else _OTHER

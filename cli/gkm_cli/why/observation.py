@@ -46,7 +46,7 @@ _MODES = ("auto", "request", "off")
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """The objects of a cluster that the links of several pods need."""
+    """Reads the objects of a cluster that the links of several pods need, each once."""
 
     api: Api
     _known: dict[Hashable, ReadResult[Any]] = field(default_factory=dict)
@@ -165,7 +165,7 @@ def _variable(driver: Json, name: str) -> str:
 
 
 def cache_name(attributes: dict[str, str], namespace: str) -> CacheName | None:
-    """Return the cache that volume attributes name, None if they name none, several, or one of another namespace.
+    """Return the cache that volume attributes name, None if they name no cache, several, or one of another namespace.
 
     gkm-csi refuses all of these (docs/features/volumes.md, "Attributes").
     """

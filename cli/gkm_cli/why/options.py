@@ -10,7 +10,7 @@ from gkm_cli.clusters.options import NamespaceOption
 
 @dataclass(frozen=True, kw_only=True)
 class PodChoice:
-    """Which pods to explain where no target names them."""
+    """The options of `gkm why` that choose pods, if no target names them."""
 
     namespace: NamespaceOption = ""
     all_namespaces: Annotated[

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Holds:
-    """The link holds; `detail` is the evidence."""
+    """The outcome of a link between a pod and its kernels: it holds; `detail` is the evidence."""
 
     detail: str
 
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """The link is broken: the fact, and what to do next."""
+    """The outcome of a link between a pod and its kernels: it is broken; the fact, and what to do next."""
 
     detail: str
     hint: str
@@ -23,5 +23,5 @@ Outcome = Holds | Broken
 
 
 def kubectl(*words: str) -> str:
-    """Return a command line for a shell. Names from the cluster are quoted: they cannot add a word."""
+    """Return a kubectl command line for a shell. Names from the cluster are quoted: they cannot add a word."""
     return shlex.join(("kubectl", *words))

@@ -44,7 +44,7 @@ class _WorkloadSpec(Struct, frozen=True):
 
 
 class Workload(Struct, frozen=True):
-    """An object that selects its pods by labels."""
+    """A workload, such as a Deployment, that selects its pods by labels."""
 
     spec: _WorkloadSpec = _WorkloadSpec()
 
@@ -88,7 +88,7 @@ def is_one_pod(target: str) -> bool:
 
 
 def check(target: str, choice: PodChoice) -> None:
-    """Refuse a target that names no pods, and two ways of choosing pods at once.
+    """Refuse a target that names no pods, and a target together with options that choose pods.
 
     Raises:
         UsageError: as above.
@@ -155,7 +155,7 @@ def _listed(api: Api, selector: ListSelector, is_meant: Callable[[PodFacts], boo
 
 
 def waits_or_fails(pod: PodFacts) -> bool:
-    """Return whether a pod has not started, or a container of it waits or ended with an error."""
+    """Return whether a pod has not started, or one of its containers waits or ended with an error."""
     if pod.status.phase in ("Succeeded", "Running"):
         ends = [each.state.terminated or each.last_state.terminated for each in pod.statuses]
         waits = any(each.state.running is None and each.state.terminated is None for each in pod.statuses)

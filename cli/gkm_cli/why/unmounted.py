@@ -35,7 +35,7 @@ def no_volume(pod: PodFacts) -> LinkResult:
 
 
 def left_out(report: str) -> str:
-    """Return the reasons in a report, which its reader must escape: any author of a pod can write one."""
+    """Return the reasons in the webhook's report about a pod; the caller must escape them: any author can write one."""
     try:
         found = read_report(report).skipped
     except ReportUnreadable as error:

@@ -13,14 +13,14 @@ _MODE = 0o600
 
 
 class BundledFile(NamedTuple):
-    """A file to add to the archive."""
+    """A file to add to the support bundle."""
 
     name: str
     content: bytes
 
 
 def write(path: Path, directory: str, content: Iterable[BundledFile], made: datetime) -> None:
-    """Write files into an archive below a directory name.
+    """Write files into a new gzipped tar archive, below a directory name.
 
     Raises:
         OSError: the file cannot be written; an older one of this name stays.

@@ -72,14 +72,14 @@ class ServerVersion(Struct, frozen=True, rename="camel"):
 
 
 class PartRead(NamedTuple):
-    """A file of the bundle and whether it was read: `why` is "" if so."""
+    """A file of the support bundle and whether it was read: `why` is "" if so."""
 
     name: str
     why: str
 
 
 class Contents:
-    """Reads the files; afterwards `parts` says which could be read."""
+    """Reads the files of a support bundle; afterwards `parts` says which could be read."""
 
     def __init__(self, api: Api, reader: ClusterReader) -> None:
         self._api = api
@@ -93,11 +93,11 @@ class Contents:
 
     @property
     def unread(self) -> list[PartRead]:
-        """Return the parts that could not be read."""
+        """Return the files of the bundle that could not be read."""
         return [part for part in self.parts if part.why]
 
     def files(self, findings: Sequence[Json]) -> Iterator[BundledFile]:
-        """Yield all files; the last one, about.json, describes the others."""
+        """Yield all files of the support bundle; the last one, about.json, describes the others."""
         yield from self._within(_json("findings.json", findings))
         for resource in self._kinds():
             yield from self._part(f"objects/{resource.plural}.json", partial(self._objects, resource))

@@ -6,7 +6,7 @@ from msgspec import Struct, field
 
 
 class BundledMetadata(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The metadata of any object."""
+    """The metadata of an object in a support bundle."""
 
     name: str = ""
     namespace: str = ""
@@ -16,7 +16,7 @@ class BundledMetadata(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class BundledObject(Struct, frozen=True):
-    """An object of GKM, whose spec and status are no place for secrets: they name Secrets."""
+    """An object of GKM in a support bundle; spec and status are no place for secrets: they name Secrets."""
 
     metadata: BundledMetadata
     spec: Any = None
@@ -24,7 +24,7 @@ class BundledObject(Struct, frozen=True):
 
 
 class BundledStatus(Struct, frozen=True, omit_defaults=True):
-    """An object whose status alone is needed."""
+    """An object in a support bundle, with its status alone."""
 
     metadata: BundledMetadata
     status: Any = None
@@ -62,7 +62,7 @@ class _PodSpec(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class BundledPod(Struct, frozen=True, omit_defaults=True):
-    """A pod of GKM."""
+    """A pod of GKM in a support bundle."""
 
     metadata: BundledMetadata
     spec: _PodSpec = _PodSpec()
@@ -70,7 +70,7 @@ class BundledPod(Struct, frozen=True, omit_defaults=True):
 
     @property
     def ready(self) -> bool:
-        """Return whether it is Ready."""
+        """Return whether the pod is Ready."""
         return any(each.type == "Ready" and each.status == "True" for each in self.status.conditions or ())
 
 
@@ -91,7 +91,7 @@ class _LabeledMetadata(BundledMetadata, frozen=True, omit_defaults=True):
 
 
 class BundledNode(Struct, frozen=True, omit_defaults=True):
-    """A node. Its labels name GPUs and places."""
+    """A node in a support bundle. Its labels name GPUs and places."""
 
     metadata: _LabeledMetadata
     spec: _NodeSpec = _NodeSpec()
@@ -105,7 +105,7 @@ class _Regarding(Struct, frozen=True, omit_defaults=True):
 
 
 class BundledEvent(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """An Event."""
+    """An Event in a support bundle."""
 
     metadata: BundledMetadata
     type: str = ""

@@ -48,7 +48,7 @@ def version(reader: ClusterReader) -> Iterator[Finding]:
 
 
 def definition_findings(definition: object) -> Iterator[Finding]:
-    """Yield what GKM needs and a CustomResourceDefinition lacks."""
+    """Yield what GKM needs and the CustomResourceDefinition of ComputeDomain lacks."""
     found = next((one for one in items_at(definition, "spec", "versions") if at(one, "name") == _VERSION), None)
     spec = at(found, "schema", "openAPIV3Schema", "properties", "spec")
     template = at(spec, "properties", "channel", "properties", "resourceClaimTemplate", "properties", "name")

@@ -41,7 +41,7 @@ _TEMPLATE, _CLAIM = "ResourceClaimTemplate", "ResourceClaim"
 
 
 def terminating(listed: Listed) -> Iterator[Finding]:
-    """Yield the domains that have been Terminating since before the cutoff.
+    """Yield the ComputeDomains that have been Terminating since before the cutoff.
 
     NVIDIA's controller tears a domain down at its deletionTimestamp, with any finalizers. Only the mark on its
     claim template stops that: such a domain works until its pods have ended.
@@ -63,7 +63,7 @@ def terminating(listed: Listed) -> Iterator[Finding]:
 
 
 def orphans(listed: Listed) -> Iterator[Finding]:
-    """Yield the domains that Grove or GKM made for a workload that does not exist."""
+    """Yield the ComputeDomains that Grove or GKM made for a workload that does not exist."""
     sets = _sets(listed)
     labeled = {(pod.metadata.namespace, pod.metadata.label(DOMAIN_LABEL)) for pod in listed.pods}
     for domain in listed.domains:
@@ -169,7 +169,7 @@ _NEXT_STEPS: Mapping[str, str] = MappingProxyType(
 
 
 def findings(listed: Listed) -> Iterator[Finding]:
-    """Yield the domains whose condition is not True, except those that no pod uses."""
+    """Yield the ComputeDomains whose condition MNNVLReady is not True, except those that no pod uses."""
     for domain in listed.domains:
         metadata = domain.metadata
         text = metadata.annotation(MNNVL_READY)
@@ -191,7 +191,7 @@ def findings(listed: Listed) -> Iterator[Finding]:
 
 
 def templates(listed: Listed) -> Iterator[Finding]:
-    """Yield the templates of NVIDIA's controller whose ComputeDomain does not exist."""
+    """Yield the claim templates of NVIDIA's controller whose ComputeDomain does not exist."""
     for template in listed.templates:
         metadata = template.metadata
         uid = metadata.label(NODE_LABEL)
@@ -210,12 +210,12 @@ def templates(listed: Listed) -> Iterator[Finding]:
 
 
 def has_templates(listed: Listed) -> bool:
-    """Return whether a template is of NVIDIA's controller."""
+    """Return whether a claim template was made by NVIDIA's controller."""
     return any(template.metadata.label(NODE_LABEL) for template in listed.templates)
 
 
 def template_names(listed: Listed) -> Iterator[Finding]:
-    """Yield the templates that have the name of a ComputeDomain's template, and are a user's or another domain's.
+    """Yield the claim templates with the name of a ComputeDomain's template that belong to a user or another domain.
 
     NVIDIA's controller tries forever to create its own, and reports that only in its log.
     """
@@ -243,7 +243,7 @@ def template_names(listed: Listed) -> Iterator[Finding]:
 
 
 def claims(listed: Listed) -> Iterator[Finding]:
-    """Yield the allocated claims of ComputeDomains whose pods or domain do not exist."""
+    """Yield the allocated ResourceClaims of ComputeDomains whose pods or domain do not exist."""
     pods = {pod.metadata.uid for pod in listed.pods}
     for claim in listed.claims:
         metadata = claim.metadata
@@ -267,12 +267,12 @@ def claims(listed: Listed) -> Iterator[Finding]:
 
 
 def has_claims(listed: Listed) -> bool:
-    """Return whether a claim is of a ComputeDomain."""
+    """Return whether a ResourceClaim belongs to a ComputeDomain."""
     return any(_domain(claim)[0] for claim in listed.claims)
 
 
 def waiting_pods(listed: Listed) -> Iterator[Finding]:
-    """Yield the missing templates of ComputeDomains that Pending pods refer to."""
+    """Yield the missing claim templates of ComputeDomains that Pending pods refer to."""
     existing = {key(template.metadata) for template in listed.templates}
     domains = {(domain.metadata.namespace, domain.template): domain.metadata for domain in listed.domains}
     waiting: dict[tuple[str, str], list[str]] = defaultdict(list)

@@ -24,7 +24,7 @@ SET_DEFINITION = "podcliquesets.grove.io"
 
 @dataclass(frozen=True, slots=True)
 class ReadingCheck:
-    """A check (gkm_cli.doctor.runner.Check) of single objects of the cluster."""
+    """A check of `gkm doctor` that reads single objects of the cluster."""
 
     name: str
     passed: str
@@ -33,7 +33,7 @@ class ReadingCheck:
 
 
 class NamedObject(Struct, frozen=True):
-    """Any object of which only the metadata matters."""
+    """Any object, reduced to its metadata."""
 
     metadata: MnnvlMetadata
 
@@ -60,7 +60,7 @@ class _PodStatus(Struct, frozen=True, rename="camel"):
 
 
 class ListedClaimUser(NamedObject, frozen=True):
-    """A pod with its claims and its phase only, because a cluster has 100,000 pods."""
+    """A pod with its claims and its phase only: a cluster has 100,000 pods."""
 
     spec: _PodSpec = _PodSpec()
     status: _PodStatus = _PodStatus()
@@ -68,7 +68,7 @@ class ListedClaimUser(NamedObject, frozen=True):
 
 @dataclass(frozen=True, kw_only=True)
 class Listed:
-    """The lists that one check requested; the others are empty. `namespace` is "" if they are of all namespaces."""
+    """The lists of objects that one check requested; the others are empty. `namespace` is "" for all namespaces."""
 
     cutoff: str
     namespace: str = ""
@@ -80,7 +80,7 @@ class Listed:
     nodes: Sequence[NamedObject] = ()
 
     def settled(self, metadata: MnnvlMetadata) -> bool:
-        """Return whether an object is older than the grace period for new objects."""
+        """Return whether an object is older than the grace period of `gkm doctor` for new objects."""
         return metadata.creation_timestamp <= self.cutoff
 
     @cached_property
@@ -91,7 +91,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class ListCheck:
-    """A check of lists: the fields of `Listed`. A list that an earlier check has read is not read again.
+    """A check of `gkm doctor` that reads lists of objects. A list that an earlier check has read is not read again.
 
     So all checks together read nodes, ComputeDomains, sets, pods, templates and claims in this order: an object that
     appears or goes between two lists gives no finding, or is younger than the cutoff.
@@ -118,12 +118,12 @@ class ListCheck:
 
 
 def key(metadata: MnnvlMetadata) -> Key:
-    """Return namespace and name."""
+    """Return namespace and name of an object."""
     return metadata.namespace, metadata.name
 
 
 def problem(kind: str, metadata: MnnvlMetadata, detail: str, why: str, hint: str) -> Finding:
-    """Return a problem of an object."""
+    """Return a finding of the severity problem about an object."""
     return Finding(Severity.PROBLEM, named(kind, *key(metadata)), detail, why, hint)
 
 

@@ -27,7 +27,7 @@ _IN_PROGRESS = frozenset({"Pending", "Downloading", "Extracting"})
 
 
 def no_policy(observed: InstallationFacts) -> Iterator[Finding]:
-    """Yield the caches whose image no policy covers; without any policy, that is one finding of the configuration."""
+    """Yield the caches whose image no policy covers; without any policy, the check of the configuration reports it."""
     config = observed.config
     if not isinstance(config, Config) or config.verification.mode != "enforce" or not config.verification.policies:
         return
@@ -55,7 +55,7 @@ def signature(observed: InstallationFacts) -> Iterator[Finding]:
 
 
 def credentials(observed: InstallationFacts) -> Iterator[Finding]:
-    """Yield the caches whose registry wants other credentials, or whose pull secret is not there."""
+    """Yield the caches whose registry demands other credentials, or whose pull secret does not exist."""
     for cache in observed.caches:
         reason, message = _unverified(cache)
         if reason == Reason.UNAUTHORIZED:
@@ -78,7 +78,7 @@ def refused(observed: InstallationFacts) -> Iterator[Finding]:
 
 
 def failed(observed: InstallationFacts) -> Iterator[Finding]:
-    """Yield the caches at which nodes fail."""
+    """Yield the caches that failed on nodes, with reasons and nodes."""
     for cache, reasons in _on_nodes(observed):
         for reason, (nodes, message) in sorted(reasons.items()):
             if reason not in ELSEWHERE:

@@ -12,7 +12,7 @@ _SET = "set capture.registry and capture.signing.keyFile or keyless (docs/featur
 
 
 def destination(observed: InstallationFacts) -> Iterator[Finding]:
-    """Yield what happens to the files that pods add to private volumes; a half of a destination is a problem."""
+    """Yield where the files go that pods add to private volumes; an incomplete destination is a problem."""
     config = observed.config
     if not isinstance(config, Config):
         return

@@ -26,7 +26,7 @@ def invalid(observed: InstallationFacts) -> Iterator[Finding]:
 
 
 def trust(observed: InstallationFacts) -> Iterator[Finding]:
-    """Yield a configuration that no image satisfies."""
+    """Yield a problem if no image can satisfy the configuration: verification is enforced without a policy."""
     config = observed.config
     if isinstance(config, Config) and config.verification.mode == "enforce" and not config.verification.policies:
         # As long as there are no caches, it is what a new installation has.
@@ -37,7 +37,7 @@ def trust(observed: InstallationFacts) -> Iterator[Finding]:
 
 
 def keys_readable(observed: InstallationFacts) -> Iterator[Finding]:
-    """Yield the keys of policies that cannot be used. Files of other volumes than the ConfigMap are not known."""
+    """Yield the keys of policies that cannot be used. Files outside of the ConfigMap are not known."""
     config = observed.config
     policies = config.verification.policies if isinstance(config, Config) else []
     for number, policy in enumerate(policies):
@@ -72,7 +72,7 @@ def rights(observed: InstallationFacts) -> Iterator[Finding]:
 
 
 def needed(config: Config | ConfigInvalid) -> list[tuple[str, Feature]]:
-    """Return the switches of a configuration that are on, each with the feature that it needs."""
+    """Return the switches of the configuration that are on, each with the feature that it needs."""
     if isinstance(config, ConfigInvalid):
         return []
     topology = config.topology
@@ -91,7 +91,7 @@ def needed(config: Config | ConfigInvalid) -> list[tuple[str, Feature]]:
 
 
 def account_bindings(observed: InstallationFacts) -> Iterator[Finding]:
-    """Yield the processes whose rights are not bound."""
+    """Yield the processes of GKM whose rights are not bound by a ClusterRoleBinding."""
     for name in ("gkm-agent", "gkm-controllers", "gkm-admission"):
         found = observed.bindings.get(name)
         role = text_at(found, "roleRef", "name")

@@ -15,7 +15,7 @@ LATE = timedelta(seconds=60)
 
 
 def missing(observed: InstallationFacts) -> Iterator[Finding]:
-    """Yield the Deployments that do not exist."""
+    """Yield the Deployments of GKM that do not exist."""
     for name in (CONTROLLERS, ADMISSION):
         if observed.deployments.get(name) is None:
             why = "no cache is verified or counted" if name == CONTROLLERS else "the API server refuses every new cache"
@@ -23,7 +23,7 @@ def missing(observed: InstallationFacts) -> Iterator[Finding]:
 
 
 def leader(observed: InstallationFacts) -> Iterator[Finding]:
-    """Yield that no controllers lead."""
+    """Yield a problem if no replica of the controllers leads."""
     deployment = observed.deployments.get(CONTROLLERS)
     if deployment is None or (
         observed.lease is None and not observed.is_settled(text_at(deployment, "metadata", "creationTimestamp"))
@@ -45,7 +45,7 @@ def leader(observed: InstallationFacts) -> Iterator[Finding]:
 
 
 def versions(observed: InstallationFacts) -> Iterator[Finding]:
-    """Yield that the programs of GKM are of several versions. Images by digest are not compared."""
+    """Yield a warning if programs of GKM have several versions. Images by digest are not compared."""
     tags: dict[str, list[str]] = {}
     for name, found in (*observed.daemon_sets.items(), *observed.deployments.items()):
         _, _, last = first_image(found).rpartition("/")

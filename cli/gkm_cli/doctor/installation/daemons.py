@@ -12,14 +12,14 @@ _HARM = {AGENT: "no cache reaches a node", CSI: "no pod with a cache starts"}
 
 
 def driver_missing(observed: InstallationFacts) -> Iterator[Finding]:
-    """Yield that the CSIDriver does not exist."""
+    """Yield a problem if the CSIDriver csi.gkm.io does not exist."""
     if observed.driver is None and observed.needs_nodes:
         why = "kubelet then tries to attach the volume, and pods wait forever"
         yield problem("CSIDriver", DRIVER, "it does not exist", why, INSTALL)
 
 
 def driver_settings(observed: InstallationFacts) -> Iterator[Finding]:
-    """Yield a CSIDriver with other settings than ours."""
+    """Yield a problem if the CSIDriver has other settings than GKM ships."""
     if observed.driver is not None and (differences := driver_differences(observed.driver)):
         why = "kubelet refuses inline volumes, changes a shared cache, or hides the pod's namespace"
         hint = f"kubectl delete csidriver {DRIVER}, then {INSTALL}: its fields cannot be changed"
@@ -27,7 +27,7 @@ def driver_settings(observed: InstallationFacts) -> Iterator[Finding]:
 
 
 def not_registered(observed: InstallationFacts) -> Iterator[Finding]:
-    """Yield the nodes whose kubelet does not know the driver that runs there."""
+    """Yield the nodes whose kubelet has not registered the CSI driver that runs there."""
     drivers = {found.metadata.name: found.drivers for found in observed.csi_nodes}
     ready = {pod.spec.node_name for pod in observed.pods_of(CSI) if pod.is_ready and observed.is_settled(pod.changed)}
     for node in sorted(ready):
@@ -38,27 +38,27 @@ def not_registered(observed: InstallationFacts) -> Iterator[Finding]:
 
 
 def agent_missing(observed: InstallationFacts) -> Iterator[Finding]:
-    """Yield that the agent's DaemonSet does not exist, or is not ours."""
+    """Yield a problem if the agent's DaemonSet does not exist, or is not GKM's."""
     return _missing(observed, AGENT)
 
 
 def csi_missing(observed: InstallationFacts) -> Iterator[Finding]:
-    """Yield that the CSI driver's DaemonSet does not exist, or is not ours."""
+    """Yield a problem if the CSI driver's DaemonSet does not exist, or is not GKM's."""
     return _missing(observed, CSI)
 
 
 def agent_not_ready(observed: InstallationFacts) -> Iterator[Finding]:
-    """Yield agents that are not Ready."""
+    """Yield the nodes whose agent is not Ready."""
     return _not_ready(observed, AGENT)
 
 
 def csi_not_ready(observed: InstallationFacts) -> Iterator[Finding]:
-    """Yield CSI drivers that are not Ready."""
+    """Yield the nodes whose CSI driver is not Ready."""
     return _not_ready(observed, CSI)
 
 
 def agent_absent(observed: InstallationFacts) -> Iterator[Finding]:
-    """Yield that the agent has no pod on nodes on which it should run, as the controller of DaemonSets counts them.
+    """Yield a problem if nodes lack an agent that should run there, as the DaemonSet controller counts them.
 
     It knows taints, terms and limits; only nodes within the grace period are not expected to have their pod yet.
     """
@@ -75,7 +75,7 @@ def agent_absent(observed: InstallationFacts) -> Iterator[Finding]:
 
 
 def runtime_class(observed: InstallationFacts) -> Iterator[Finding]:
-    """Yield the RuntimeClasses that the pods name and that do not exist."""
+    """Yield the RuntimeClasses that pods of GKM name and that do not exist."""
     for name, found in observed.runtime_classes.items():
         if found is None:
             why = "the API server refuses the agent's pods"
@@ -84,7 +84,7 @@ def runtime_class(observed: InstallationFacts) -> Iterator[Finding]:
 
 
 def priority_class(observed: InstallationFacts) -> Iterator[Finding]:
-    """Yield the PriorityClasses that the pods name and that do not exist."""
+    """Yield the PriorityClasses that pods of GKM name and that do not exist."""
     for name, found in observed.priority_classes.items():
         if found is None:
             hint = "create it, or set agent.priorityClassName, csi.priorityClassName or operator.priorityClassName"

@@ -22,7 +22,7 @@ _SEVERITIES = {"TaskGroup": Severity.PROBLEM}
 
 
 def missing(observed: InstallationFacts) -> Iterator[Finding]:
-    """Yield the definitions that do not exist."""
+    """Yield the CustomResourceDefinitions of GKM that do not exist."""
     for name, found in observed.definitions.items():
         if found is None:
             why = "the controllers do not start without it, and no object of this kind can be created"
@@ -30,7 +30,7 @@ def missing(observed: InstallationFacts) -> Iterator[Finding]:
 
 
 def foreign(observed: InstallationFacts) -> Iterator[Finding]:
-    """Yield the definitions of another product."""
+    """Yield the CustomResourceDefinitions with names of GKM's that belong to another product."""
     for name, difference in _differences(observed.definitions, DefinitionOrigin.FOREIGN):
         yield problem(
             _KIND,
@@ -42,7 +42,7 @@ def foreign(observed: InstallationFacts) -> Iterator[Finding]:
 
 
 def outdated(observed: InstallationFacts) -> Iterator[Finding]:
-    """Yield the definitions of an earlier version."""
+    """Yield the CustomResourceDefinitions that are from an earlier version of GKM."""
     for name, difference in _differences(observed.definitions, DefinitionOrigin.EARLIER):
         yield problem(
             _KIND,
@@ -54,7 +54,7 @@ def outdated(observed: InstallationFacts) -> Iterator[Finding]:
 
 
 def are_ours(definitions: Objects) -> bool:
-    """Return whether all exist and are GKM's: only then their objects mean anything."""
+    """Return whether all these CustomResourceDefinitions exist and are GKM's."""
     return all(definitions.values()) and not any(_differences(definitions, DefinitionOrigin.FOREIGN))
 
 

@@ -23,7 +23,7 @@ class ManagedField(Struct, frozen=True):
 
 
 class InstalledMetadata(Struct, frozen=True, rename="camel"):
-    """The metadata of an object."""
+    """The metadata of an object, reduced to the fields that checks of an installation read."""
 
     name: str
     namespace: str = ""
@@ -46,7 +46,7 @@ class _Name(Struct, frozen=True):
 
 
 class GroupObject(Struct, frozen=True):
-    """A GroupTemplate, Pool or TaskGroup."""
+    """The metadata of a GroupTemplate, Pool or TaskGroup."""
 
     metadata: _Name
 
@@ -56,7 +56,7 @@ class _Phase(Struct, frozen=True):
 
 
 class LabeledPod(Struct, frozen=True):
-    """A pod of a user with the label of a cache."""
+    """A pod of a user with the label that names a cache."""
 
     metadata: _LabeledMetadata
     status: _Phase = _Phase()
@@ -81,13 +81,13 @@ class _NodeStatus(Struct, frozen=True, rename="camel"):
 
 
 class InstalledNode(Struct, frozen=True):
-    """A Node."""
+    """A Node, reduced to the fields that checks of an installation read."""
 
     metadata: InstalledMetadata
     status: _NodeStatus = field(default_factory=_NodeStatus)
 
     def is_true(self, condition: str) -> bool:
-        """Return whether a condition holds."""
+        """Return whether the node's condition of this type is True."""
         return any(one.type == condition and one.status == "True" for one in self.status.conditions)
 
     def has(self, gpus: re.Pattern[str]) -> bool:
@@ -140,7 +140,7 @@ class WaitingPod(Struct, frozen=True):
 
 
 class InstalledPod(Struct, frozen=True):
-    """A pod of GKM."""
+    """A pod of GKM's own programs."""
 
     metadata: InstalledMetadata
     spec: _PodSpec = _PodSpec()
@@ -148,18 +148,18 @@ class InstalledPod(Struct, frozen=True):
 
     @property
     def program(self) -> str:
-        """Return the program that runs in it: gkm-agent."""
+        """Return the program that runs in the pod, such as gkm-agent."""
         return self.metadata.labels.get(NAME_LABEL, "")
 
     @property
     def is_ready(self) -> bool:
-        """Return whether it is Ready, and not being deleted."""
+        """Return whether the pod is Ready, and not being deleted."""
         ready = any(one.type == "Ready" and one.status == "True" for one in self.status.conditions)
         return ready and self.metadata.deletion_timestamp is None
 
     @property
     def changed(self) -> str:
-        """Return when it was created, deleted, or became Ready or unready last: the latest of these timestamps."""
+        """Return the latest of the times at which the pod was created, deleted, or became Ready or unready."""
         times = [one.last_transition_time or "" for one in self.status.conditions if one.type == "Ready"]
         return max([*times, self.metadata.creation_timestamp or "", self.metadata.deletion_timestamp or ""])
 
@@ -183,20 +183,20 @@ class NodeLease(Struct, frozen=True):
 
 
 def node_labels(daemon_set: object) -> frozenset[str]:
-    """Return the labels by which a DaemonSet finds its nodes; empty if it wants every node."""
+    """Return the keys of node labels in the required node affinity of a DaemonSet; empty if it takes every node."""
     affinity = at(daemon_set, "spec", "template", "spec", "affinity", "nodeAffinity")
     terms = items_at(affinity, "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
     return frozenset(text_at(one, "key") for term in terms for one in items_at(term, "matchExpressions"))
 
 
 def gpus_of(daemon_set: object) -> re.Pattern[str]:
-    """Return the form of the GPU resources of the agent's vendor: AMD's agent mounts ROCm from the node."""
+    """Return a pattern of the GPU resources' names of the vendor that the agent's DaemonSet is for."""
     volumes = items_at(daemon_set, "spec", "template", "spec", "volumes")
     return AMD_GPUS if any(at(one, "name") == "rocm" for one in volumes) else NVIDIA_GPUS
 
 
 def named_classes(workloads: Iterable[object], name: str) -> list[str]:
-    """Return the classes that the pods of workloads name in a field of their spec."""
+    """Return the values, such as class names, that pods of these workloads have in the field `name` of their spec."""
     names = {text_at(one, "spec", "template", "spec", name) for one in workloads}
     return sorted(names - {""})
 

@@ -75,7 +75,7 @@ ACCOUNTS = (AGENT, CONTROLLERS, ADMISSION)
 
 @dataclass(frozen=True, slots=True)
 class InstallationCheck:
-    """A check of the fields of `InstallationFacts`. Fields that an earlier check has read are not read again."""
+    """A check of `gkm doctor` about the fields of `InstallationFacts` that it names; each field is read once."""
 
     name: str
     passed: str
@@ -94,7 +94,7 @@ class InstallationCheck:
 
 
 def observe(reader: ClusterReader, fields: tuple[str, ...]) -> InstallationFacts:
-    """Return the values of these fields.
+    """Return the facts of an installation with these fields read from the cluster.
 
     Raises:
         Unreadable: some cannot be read; the message names all of these.

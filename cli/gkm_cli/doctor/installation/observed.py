@@ -28,7 +28,7 @@ Objects = Mapping[str, Json | None]
 
 @dataclass(frozen=True, kw_only=True)
 class InstallationFacts:
-    """The values that one check requested; the others are empty. `cutoff` is the end of the grace period."""
+    """The facts that one check requested; the others are empty. `cutoff` is the end of the grace period."""
 
     now: datetime
     cutoff: str
@@ -63,7 +63,7 @@ class InstallationFacts:
 
     @cached_property
     def config(self) -> Config | ConfigInvalid:
-        """Return the configuration, or why it cannot be used."""
+        """Return the configuration in the ConfigMap, or why it cannot be used."""
         text = at(self.config_map, "data", CONFIG_KEY)
         if not isinstance(text, str):
             where = f"ConfigMap {NAMESPACE}/{CONFIG_MAP}"
@@ -80,22 +80,22 @@ class InstallationFacts:
         return word == "csi" or (word == "auto" and self.driver is not None)
 
     def pods_of(self, program: str) -> list[InstalledPod]:
-        """Return the pods of a program."""
+        """Return the pods of a program of GKM, such as gkm-agent."""
         return [pod for pod in self.pods if pod.program == program]
 
     @cached_property
     def agents(self) -> frozenset[str]:
-        """Return the nodes on which an agent has a pod."""
+        """Return the names of the nodes on which an agent has a pod."""
         return frozenset(pod.spec.node_name for pod in self.pods_of(AGENT))
 
     @cached_property
     def without_agent(self) -> int:
-        """Return on how many nodes of the agent's DaemonSet no agent is, which its controller has counted."""
+        """Return the number of nodes that should have an agent and have none, as the DaemonSet's status counts them."""
         found = self.daemon_sets.get(AGENT)
         return number(found, "desiredNumberScheduled") - number(found, "currentNumberScheduled")
 
     def is_settled(self, since: str | None) -> bool:
-        """Return whether a timestamp of the API server lies before the grace period."""
+        """Return whether a timestamp of the API server lies before the grace period for new objects."""
         return (since or "") <= self.cutoff
 
 
@@ -106,7 +106,7 @@ def number(daemon_set: Json | None, field: str) -> int:
 
 
 def problem(kind: str, name: str, detail: str, why: str, hint: str, *, namespace: str = "") -> Finding:
-    """Return a problem of an object."""
+    """Return a finding of the severity problem about an object."""
     return Finding(Severity.PROBLEM, named(kind, namespace, name), detail, why, hint)
 
 

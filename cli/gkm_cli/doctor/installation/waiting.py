@@ -28,12 +28,12 @@ class WaitingGroup(NamedTuple):
 
     @property
     def why(self) -> str:
-        """Return why the first pod waits, as far as its status tells."""
+        """Return why the first of the pods waits, as far as its status tells."""
         return _why(self.pods[0])
 
     @property
     def next(self) -> str:
-        """Return the command that names the broken link."""
+        """Return the command of `gkm why` that names the broken link."""
         return command("gkm", "why", self.pods[0].metadata.name, "-n", self.namespace)
 
 

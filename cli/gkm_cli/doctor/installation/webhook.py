@@ -27,14 +27,14 @@ _ENDED = frozenset({"Succeeded", "Failed"})
 
 
 def missing(observed: InstallationFacts) -> Iterator[Finding]:
-    """Yield that the webhook is not registered."""
+    """Yield a problem if the admission webhook is not registered."""
     if observed.webhook is None:
         why = "caches are created without a check of their image; the controllers verify it later"
         yield problem(_KIND, CACHE_WEBHOOK, "it does not exist", why, INSTALL)
 
 
 def endpoints(observed: InstallationFacts) -> Iterator[Finding]:
-    """Yield that no admission process is ready to answer."""
+    """Yield a problem if no admission process is ready to answer."""
     ready = [
         one
         for found in observed.slices
@@ -48,7 +48,7 @@ def endpoints(observed: InstallationFacts) -> Iterator[Finding]:
 
 
 def bundle(observed: InstallationFacts) -> Iterator[Finding]:
-    """Yield a CA bundle with which no certificate of the webhook can be verified."""
+    """Yield the CA bundles with which no certificate of the webhook can be verified."""
     for number, webhook in enumerate(items_at(observed.webhook, "webhooks")):
         found, where = _bundle(webhook), f"webhooks[{number}].clientConfig.caBundle"
         if not found:
@@ -63,7 +63,7 @@ def bundle(observed: InstallationFacts) -> Iterator[Finding]:
 
 
 def certificate(observed: InstallationFacts) -> Iterator[Finding]:
-    """Yield a certificate that has expired. Our own authorities expire together with their certificate."""
+    """Yield a problem if the webhook's certificate has expired."""
     if _by_cert_manager(observed):
         ends = moment(at(observed.certificate, "status", "notAfter"))
         if ends is not None and ends <= observed.now:
