@@ -97,7 +97,7 @@ class RunStore:
         )
 
     def trees(self, digest: str) -> Path:
-        """Return the directory of trees with rewritten paths, which are valid for this boot of this machine."""
+        """Return the directory of a cache's trees with rewritten paths, which are valid until the next boot."""
         return self.layout.relocated(digest) / tree_store.boot_id()
 
     @property

@@ -63,7 +63,7 @@ _PRINTED_BY = {
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """The tree, the settings that made it, its outline and the listed nodes. `notes` are sentences for the user."""
+    """The tree of `gkm topology`, the settings that made it, its outline and the nodes. `notes` are sentences."""
 
     tree: Tree
     settings: Topology
