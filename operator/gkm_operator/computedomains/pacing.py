@@ -103,9 +103,10 @@ class CreationPacing:
         self._lock = Lock()
 
     def seconds(self, namespace: str, workload: Hashable, missing: int) -> float:
-        """Return 0.0 if a ComputeDomain may be created now, and take it from the budget.
+        """Return 0.0 if a ComputeDomain may be created now, and take it from the namespace's budget.
 
-        Otherwise return the seconds until some may be created, and reserve `missing` creations for the workload.
+        Otherwise return the seconds until creations are possible, and reserve up to `missing` of them for the workload.
+        A wait above LONGEST_SECONDS is cut, and reserves no creation.
         """
         now = self._clock()
         with self._lock:

@@ -75,7 +75,7 @@ class RunReconciler:
         self._replans = ReplanLimit(clock)
 
     def seconds_remaining(self, at_most: float) -> float:
-        """Return the seconds until the next grace period of a node problem or drift ends, at most `at_most`."""
+        """Return the seconds until the next grace period of a node problem or drift ends, `at_most` if none runs."""
         return min(self.grace.seconds_remaining(at_most), self._drifts.grace.seconds_remaining(at_most))
 
     def reconcile(self, snapshot: ClusterSnapshot) -> ReconcileResult:

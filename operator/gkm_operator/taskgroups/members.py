@@ -186,7 +186,7 @@ class Living:
 
 
 class Sight(Enum):
-    """Facts about an object of a TaskGroup that is not known to exist."""
+    """The state of a TaskGroup's object that is not known to exist: not seen yet, gone, or not the group's own."""
 
     UNSEEN = auto()
     GONE = auto()

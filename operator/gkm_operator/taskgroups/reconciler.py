@@ -74,7 +74,7 @@ class GroupReconciler:
         self._events = EventBudget()
 
     def reconcile(self, key: Key) -> float | None:
-        """Execute the steps of a TaskGroup; return the seconds until the next pass.
+        """Execute the steps of a TaskGroup; return the seconds until the next pass, None if no pass is due.
 
         Raises:
             ApiError, Retry: a request failed, and the group must be reconciled again.

@@ -112,7 +112,7 @@ class LayoutStore(LocalSource):
             raise
 
     def mount_blob(self, ref: Reference, descriptor: Descriptor, source: Reference) -> bool:  # noqa: ARG002 -- see there
-        """Return False: a layout has one set of blobs, so no blob is linked from another repository."""
+        """Return False, so that the caller stores the blob: all tags of a layout share its blobs."""
         return False
 
     def store_blob(self, ref: Reference, blob: LocalBlob, counter: ByteCounter) -> None:
