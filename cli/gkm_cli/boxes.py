@@ -55,7 +55,7 @@ class PlacedBox(NamedTuple, Generic[T]):
 
 
 def filled(title: str, items: Sequence[T], size: Size, boxes: Sequence[Box[T]], depth: int = 0) -> Box[T]:
-    """Return a box with the inner boxes in rows, and the items in a grid below; it is in `depth` other ones.
+    """Return a box with the inner boxes in rows, and the items in a grid below; `depth` is the number of outer boxes.
 
     It is as wide that the outermost box is not wider than MAX_WIDTH, unless a single item or title is.
     """

@@ -59,7 +59,7 @@ def filling(directory: Path, need: Callable[[], int]) -> Iterator[None]:
 
 
 def size_of(directory: Path) -> int:
-    """Return the size of all files below a directory in bytes; an unreadable file counts as 0."""
+    """Return the size of all files below a directory in bytes; an unreadable file adds 0."""
     total = 0
     for folder, _, names in os.walk(directory):
         for name in names:

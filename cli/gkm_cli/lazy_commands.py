@@ -96,7 +96,7 @@ def load_all(table: Mapping[str, LazyCommand]) -> dict[str, Any]:
 
 
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command for typer that has, in the place of each parameter of a dataclass, the fields as options.
+    """Return a command for typer in which the fields of each dataclass parameter are separate options.
 
     Groups may have fields in common: the user gives these options once, and they come last.
     """

@@ -49,7 +49,7 @@ class Page:
         self._add(f'<div class="{style}">{_short(content)}</div>')
 
     def heading(self, content: str) -> None:
-        """Add a heading to the page."""
+        """Add a second-level heading to the page."""
         self._add(f"<h2>{_short(content)}</h2>")
 
     def legend(self, title: str, meanings: Sequence[tuple[Text, str]], _unit: str) -> None:

@@ -89,7 +89,7 @@ class RegistryAccess(CallOptions):
         return registry if mirrored else registry.without_mirrors()
 
     def source(self, ref: Reference) -> ImageSource:
-        """Return the place to read an image from: its registry with mirrors, a layout or a docker-archive.
+        """Return the source to read an image from: its registry with mirrors, a layout or a docker-archive.
 
         Raises:
             GKMError: as ArchiveSource.
@@ -111,13 +111,13 @@ class RegistryAccess(CallOptions):
         return LayoutStore(ref.path)
 
     def pinned(self, reference: str) -> tuple[ImageSource, Reference]:
-        """Resolve a reference once; return the place of its image and the reference of exactly that digest."""
+        """Resolve a reference once; return the source of its image and the reference of exactly that digest."""
         ref = local_reference.parse(reference)
         source = self.source(ref)
         return source, ref.pinned(source.resolve(ref))
 
     def described(self, reference: str) -> tuple[ImageSource, CacheImage]:
-        """Return the place and the description of an image in its labels."""
+        """Return the source of an image, and its description from its labels."""
         source, pinned = self.pinned(reference)
         return source, cache.describe(source, pinned)
 

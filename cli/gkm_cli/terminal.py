@@ -25,7 +25,7 @@ class Sheet(Protocol):
     width: int
 
     def line(self, content: str, style: str = "", /) -> None:
-        """Print a line."""
+        """Print a line; `style` is for a terminal or page with colors."""
 
     def heading(self, content: str, /) -> None:
         """Print a heading."""

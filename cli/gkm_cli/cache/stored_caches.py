@@ -24,7 +24,7 @@ def show_caches(store: RunStore, output: Output) -> None:
 
 
 def prune(store: RunStore, keep_bytes: int, output: Output) -> None:
-    """Remove the caches that no program uses, but the last used ones up to `keep_bytes`, and show how many.
+    """Remove unused caches from the store, except the last used ones up to `keep_bytes`, and show how many.
 
     Raises:
         UsageError: the store is another user's.

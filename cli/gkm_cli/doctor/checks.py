@@ -44,7 +44,7 @@ _REFUSED = "install images that a signer of the policy signed, or correct the po
 
 @dataclass(frozen=True, slots=True)
 class SignaturesCheck:
-    """The check `images/signatures` (gkm_cli.doctor.runner.Check)."""
+    """The check `images/signatures` of `gkm doctor`: the signatures of GKM's own images."""
 
     name: str = "images/signatures"
     passed: str = "every image of GKM that a policy names is signed as it requires"

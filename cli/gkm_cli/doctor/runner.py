@@ -67,7 +67,7 @@ class ClusterReader:
         self.all(*(lambda each=each: self.list(each) for each in collections))
 
     def all(self, *readings: Callable[[], object]) -> list[Any]:
-        """Return the results of several reads.
+        """Return the results of several reads; all are tried, even if some fail.
 
         Raises:
             Unreadable: some failed; the message names all of these.

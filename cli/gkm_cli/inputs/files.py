@@ -57,7 +57,7 @@ def pieces(path: Path, stage: str) -> Iterator[bytes]:
 
 
 def read_all(path: Path, limit: int) -> bytes:
-    """Return the bytes of a file.
+    """Return the bytes of a file, or of standard input for `-`.
 
     Raises:
         OSError: the file cannot be read.

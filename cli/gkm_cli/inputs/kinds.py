@@ -32,7 +32,7 @@ class HasMetadata(Protocol):
 
     @property
     def metadata(self) -> ObjectMeta:
-        """Return its metadata."""
+        """Return the metadata of the object."""
 
 
 T = TypeVar("T", bound=HasMetadata)
@@ -83,7 +83,7 @@ def converted(found: ParsedObject, kind: type[T], max_name: int) -> T:
 
 
 def invalid_labels(path: str, labels: Mapping[str, str]) -> Iterator[str]:
-    """Yield a message for each invalid label of an object; `path` is the place of the labels in it."""
+    """Yield a message for each invalid label of an object; `path` is the field with the labels."""
     for key, value in labels.items():
         if not (_KEY.fullmatch(key) and _VALUE.fullmatch(value)):
             yield f"{path}: {key[:80]!a}: {value!a} is not a valid label"

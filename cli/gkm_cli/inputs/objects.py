@@ -20,7 +20,7 @@ _MARKER = re.compile(rb"^---(?=[ \t\r\n]|\Z)", re.MULTILINE)
 
 
 class ObjectsUnreadable(ValueError):
-    """The text does not hold the expected objects; the message names the place."""
+    """A file's text does not hold the expected objects; the message names the position."""
 
 
 class ParsedObject(NamedTuple):

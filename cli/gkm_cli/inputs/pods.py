@@ -29,7 +29,7 @@ class VolumeFacts(Struct, frozen=True):
 
 
 class VolumeMountFacts(Struct, frozen=True, rename="camel"):
-    """Where a container mounts a volume."""
+    """An entry of a container's volumeMounts."""
 
     name: str
     mount_path: str = ""

@@ -50,7 +50,7 @@ class ParsedRun:
 
     @property
     def qualified_name(self) -> str:
-        """Return namespace/name, or the name alone."""
+        """Return namespace/name of the run, or the name alone."""
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 

@@ -18,7 +18,7 @@ class StatusOutput(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class StatusOptions:
-    """What to show, and how."""
+    """The options of `gkm status`: what to show, and in which format."""
 
     namespace: Annotated[
         str,

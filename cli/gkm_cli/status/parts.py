@@ -72,7 +72,7 @@ class CacheKind(Struct, frozen=True, rename="camel"):
 
 
 class Caches(Struct, frozen=True):
-    """The caches by kind, and each one: those with a fault first."""
+    """The caches by kind, and the state of each cache: caches with a fault first."""
 
     kinds: tuple[CacheKind, ...]
     caches: tuple[CacheState, ...]
@@ -97,7 +97,7 @@ class WaitingPods(Struct, frozen=True):
 
 
 class FabricDomain(Struct, frozen=True):
-    """A fabric domain with its nodes, each in one of three: the labels of `unknown` ones state no health."""
+    """A fabric domain with the numbers of its nodes by health; the labels of `unknown` nodes state no health."""
 
     name: str
     nodes: int

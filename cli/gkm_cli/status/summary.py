@@ -183,7 +183,7 @@ def _domain(key: DomainKey, health: Counter[str]) -> FabricDomain:
 
 
 def workload_domains(found: Iterable[ComputeDomain]) -> tuple[WorkloadDomain, ...]:
-    """Return the ComputeDomains; those that are ready or unused come last."""
+    """Return the ComputeDomains for `gkm status`; ready and unused domains come last."""
     domains = sorted(map(_workload_domain, found), key=lambda one: (one.namespace, one.name))
     return tuple(sorted(domains, key=lambda one: one.state in ("ready", "unused")))
 
@@ -209,7 +209,7 @@ def _workload_domain(domain: ComputeDomain) -> WorkloadDomain:
 
 
 def runs(found: Iterable[Run]) -> tuple[RunState, ...]:
-    """Return the runs, those without a plan first."""
+    """Return the Runs for `gkm status`, those without a plan first."""
     states = sorted(map(_run, found), key=lambda one: (one.namespace, one.name))
     return tuple(sorted(states, key=lambda one: one.state == "planned"))
 

@@ -123,7 +123,7 @@ class OsmoConfig:
             self.pools[name] = self._pool(name, value)
 
     def legal_names(self, what: str, names: Iterable[str]) -> dict[str, str]:
-        """Return a name that Kubernetes allows for each of OSMO's, and note the changed ones.
+        """Return a name that Kubernetes allows for each OSMO name, and note the changed names.
 
         Raises:
             OsmoConfigInvalid: a name has no allowed form, or two of them get the same.

@@ -35,7 +35,7 @@ class RenderOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ImportOptions:
-    """The files to convert."""
+    """The options of `gkm template import`: the files to convert."""
 
     files: Annotated[
         list[Path],

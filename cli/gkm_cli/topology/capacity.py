@@ -68,7 +68,7 @@ _COUNTED = {
 
 
 def totals(state: NodeState) -> Totals:
-    """Return the totals of one node."""
+    """Return the totals that one node adds to its domains."""
     return _totals(state.gpus, state.free, "unknown" if state.used is None else _COUNTED[state.problem])
 
 

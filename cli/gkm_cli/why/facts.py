@@ -48,7 +48,7 @@ class ContainerStatus(Struct, frozen=True, rename="camel"):
 
 
 class PodConditionFacts(Struct, frozen=True):
-    """A condition of a pod."""
+    """A condition of a pod, with its message."""
 
     type: str
     status: str
@@ -145,7 +145,7 @@ class ReadResult(Generic[T_co]):
 
     @property
     def value(self) -> T_co | None:
-        """Return the value that was read.
+        """Return the value that was read, None for an object that does not exist.
 
         Raises:
             Unreadable: it could not be read.

@@ -103,7 +103,7 @@ def decide_driver(facts: Facts) -> Outcome:
 
 
 def decide_cache_object(facts: Facts) -> Outcome:
-    """Decide whether the cache object exists."""
+    """Decide whether the cache object that the volume names exists."""
     cache = facts.cache.value
     if cache is None:
         where = ("-n", facts.cache_name.namespace) if facts.cache_name and facts.cache_name.namespace else ()
@@ -196,7 +196,7 @@ def decide_store(facts: Facts) -> Outcome:
 
 
 def decide_mount(facts: Facts) -> Outcome:
-    """Decide whether the volume is mounted."""
+    """Decide whether the pod's volume of GKM is mounted on the node."""
     pod, found = facts.pod, facts.on_node
     meta = pod.metadata
     used = [use for use in (found.pods if found else ()) if (use.namespace, use.name) == (meta.namespace, meta.name)]

@@ -67,7 +67,7 @@ class UpdatePolicy(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class CacheSpec(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Desired state of a cache."""
+    """The desired state of a GKMCache or ClusterGKMCache."""
 
     image: Annotated[
         str,

@@ -121,7 +121,7 @@ class Store(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
 
 
 class Config(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """The whole configuration.
+    """The whole configuration of GKM (ConfigMap gkm-config).
 
     `delivery` is how pods that name a cache by a label get it: by volumes of the CSI driver, by image volumes, or with
     `auto` by image volumes while the cluster has no CSIDriver csi.gkm.io.

@@ -44,7 +44,7 @@ class Ibnetdiscover(Struct, frozen=True, rename="camel", forbid_unknown_fields=T
 
     @property
     def interval_seconds(self) -> int:
-        """Return the interval in seconds."""
+        """Return the interval between InfiniBand surveys in seconds."""
         return seconds_of(self.interval)
 
     def chooses(self, node: str, labels: Mapping[str, str] | None) -> bool:

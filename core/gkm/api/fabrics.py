@@ -121,7 +121,7 @@ class NodeFabricStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class NodeFabric(Struct, frozen=True, rename="camel", tag_field="kind", tag="NodeFabric"):
-    """The fabric connections of one node."""
+    """The fabric connections (NVLink, InfiniBand, Ethernet) of one node."""
 
     metadata: ObjectMeta
     spec: NodeSpec

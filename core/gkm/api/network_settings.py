@@ -27,7 +27,7 @@ def _gpu_device_classes() -> list[ObjectName]:
 
 
 class Network(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Enrollment of workloads in ComputeDomains.
+    """The section `network` of the configuration: enrollment of workloads in ComputeDomains.
 
     `auto_mnnvl_enabled` gates enrollment only: the domains of enrolled workloads are scaled, protected and released
     with any value. `mnnvl_dialect` decides about a PodCliqueSet without annotations: `auto-mnnvl` enrolls it when it

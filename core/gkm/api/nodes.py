@@ -60,7 +60,7 @@ class GPUGroup(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class CompatibleGPUs(Struct, frozen=True):
-    """GPUs that can use a cache."""
+    """The indices of a node's GPUs that can use a cache."""
 
     ids: list[GPUIndex]
     """Indices of the GPUs on the node."""
@@ -126,7 +126,7 @@ def _written_empty() -> list[Any]:
 
 
 class NodeCacheStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """One cache on one node."""
+    """The state of one cache on one node."""
 
     state: StateName
     """State of the cache on the node. Deleting: the object is deleted, but pods still have the cache mounted."""

@@ -190,7 +190,7 @@ class Policy(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
 
 
 class Verification(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Verification of images.
+    """The section `verification` of the configuration: which signatures images need.
 
     `enforce` refuses an image that a policy refuses or that no policy covers. `warn` allows it with a warning. `off`
     disables verification. The default refuses every unsigned image.

@@ -24,7 +24,7 @@ ACCEPTED = "Accepted"
 
 
 class TreeReason(StrEnum):
-    """Reasons of the condition (docs/reference/reasons.md)."""
+    """Reasons of the condition Accepted of a ProviderTree (docs/reference/reasons.md)."""
 
     ACCEPTED = "TreeAccepted"
     SET_ASIDE = "TreeSetAside"

@@ -24,7 +24,7 @@ class RolloutPolicy(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class RolloutStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Which nodes may pull an image."""
+    """Which nodes may pull a digest of a cache during its rollout."""
 
     digest: Annotated[str, Meta(pattern="^sha256:[0-9a-f]{64}$")]
     """Digest that the rollout is about."""

@@ -10,7 +10,7 @@ _PLURAL = r"^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)?\Z"
 
 
 class AllowedKind(Struct, frozen=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True, order=True):
-    """A kind that templates may create.
+    """A kind of objects that group templates may create.
 
     `group` is empty for the core group. `resource` is the plural name in RBAC rules; by default it follows from the
     kind as English plurals do (`NetworkPolicy`: `networkpolicies`).
@@ -42,7 +42,7 @@ def _default_kinds() -> list[AllowedKind]:
 
 
 class TaskGroups(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Group templates.
+    """The section `taskGroups` of the configuration: group templates.
 
     `allowed_kinds` replaces the default list. Secret and kinds of RBAC are allowed only when they are named. With
     `namespaces: enforce` a template that names a namespace is refused; with `warn` the namespace is ignored, with a

@@ -58,7 +58,7 @@ class NVLinkTest(Struct, frozen=True, rename="camel"):
 
 
 class GroupTemplateSpec(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Desired state of a template."""
+    """The desired state of a GroupTemplate."""
 
     template: Object
     """A namespaced Kubernetes object of an allowed kind, with Jinja2 expressions in its values."""
@@ -69,7 +69,7 @@ class GroupTemplateSpec(Struct, frozen=True, rename="camel", omit_defaults=True)
 
 
 class GroupTemplateStatus(HasConditions, Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Observed state of a template."""
+    """The observed state of a GroupTemplate."""
 
     observed_generation: ObservedGeneration = 0
     pools: Count = 0
@@ -88,7 +88,7 @@ class GroupTemplate(Struct, frozen=True, rename="camel", tag_field="kind", tag="
 
 
 class PoolSpec(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Desired state of a pool."""
+    """The desired state of a Pool."""
 
     description: Annotated[str, Meta(max_length=1024)] = ""
     """Purpose of the pool, for people."""
@@ -116,7 +116,7 @@ class Pool(Struct, frozen=True, rename="camel", tag_field="kind", tag="Pool"):
 
 
 class Workflow(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The workflow of a group."""
+    """The workflow that a TaskGroup belongs to."""
 
     id: Text = ""
     """Name of the workflow: the variable WF_ID."""

@@ -103,11 +103,11 @@ class CountedInterfaces(CountedSwitches, frozen=True, kw_only=True):
 
 
 class InfinibandConfig(CountedAdapters, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`config` of the provider infiniband."""
+    """The `config` of the provider `infiniband`: globs for adapters and switches whose cables are used."""
 
 
 class LldpConfig(CountedInterfaces, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`config` of the provider lldp."""
+    """The `config` of the provider `lldp`: globs for interfaces and switches whose cables are used."""
 
 
 _CONFIGS: dict[str, type[NoConfig | CountedAdapters | CountedInterfaces]] = {
@@ -253,7 +253,7 @@ def _default_mix() -> list[MixGroup]:
 
 
 class Packing(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Defaults for the planning of runs.
+    """The section `packing` of the configuration: defaults for the planning of Runs.
 
     The GPUs of a plan are in use for `plan_ttl` seconds, or until its pods run. While runs of other namespaces wait,
     the plans of one namespace hold at most `namespace_share` percent of the GPUs of a flavor without pods. `mix` is the

@@ -31,7 +31,7 @@ class ProviderState(StrEnum):
 
 
 class ProviderStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A provider. `nodes` have a place by it; about the `quarantined` ones it contradicts itself.
+    """A topology provider in the report. `nodes` have a place by it; it contradicts itself about `quarantined` ones.
 
     `reason` is why it failed last, without content of the source. `refused` counts the events that were not applied;
     `refusal` is the kind of the last one. `faults` are sentences about the data that it has read.
@@ -63,9 +63,10 @@ class ReportedConflict(Struct, frozen=True):
 
 
 class TopologyStatus(Struct, frozen=True, rename="camel"):
-    """The whole report. `domains` counts by level; `contradictions` are claims of a provider that do not count.
+    """The report about the topology in the ConfigMap `gkm-topology`.
 
-    `version` is the version of the tree: equal trees have equal versions.
+    `domains` has the number of domains by level; `contradictions` is the number of a provider's claims that are not
+    used. `version` is the version of the tree: equal trees have equal versions.
     """
 
     conditions: tuple[Condition, ...] = ()

@@ -28,7 +28,7 @@ class DriverCalls:
 
     @property
     def faults(self) -> tuple[Fault, ...]:
-        """Return each failure once, fatal ones first, at most MAX_FAULTS."""
+        """Return each failed driver call once, fatal ones first, at most MAX_FAULTS."""
         return tuple(sorted(self._faults.values(), key=lambda fault: fault.code not in FATAL_CODES))[:MAX_FAULTS]
 
     @property

@@ -231,7 +231,7 @@ def code_of(error: pynvml.NVMLError) -> str:
 
 
 def text_of(error: pynvml.NVMLError) -> str:
-    """Return NVML's text for an error."""
+    """Return NVML's text for an error, printable."""
     return printable(str(error))
 
 

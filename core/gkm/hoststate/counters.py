@@ -62,7 +62,7 @@ class EndedLayers:
     written_bytes: int = 0
 
     def with_layer(self, used_bytes: int) -> "EndedLayers":
-        """Return the counts with one more unmounted layer, which used this many bytes."""
+        """Return the numbers with one more unmounted layer, which used this many bytes."""
         if used_bytes <= 0:
             return replace(self, empty=self.empty + 1)
         return replace(self, written=self.written + 1, written_bytes=self.written_bytes + used_bytes)

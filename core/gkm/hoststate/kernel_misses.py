@@ -31,7 +31,7 @@ class KernelMissCounts:
 
     @property
     def kernels(self) -> int:
-        """Return the number of compiled entries."""
+        """Return the number of entries (kernels) that the program compiled."""
         return sum(self.reasons.values())
 
 

@@ -31,7 +31,7 @@ class Layout:
 
     @property
     def work(self) -> Path:
-        """Return the directory for unfinished extractions."""
+        """Return the directory for unfinished extractions of images."""
         return self.state / "work"
 
     @property
@@ -186,7 +186,7 @@ class Layout:
             directory.mkdir(parents=True, exist_ok=True)
 
     def make_state_directories(self) -> None:
-        """Create the directories below `state`.
+        """Create the directories of GKM below `state` on the node.
 
         Raises:
             OSError: `state` cannot be written.

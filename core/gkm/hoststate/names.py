@@ -58,7 +58,7 @@ def digest(value: str) -> str:
 
 
 def is_digest(value: str) -> bool:
-    """Return whether `digest` accepts `value`."""
+    """Return whether a text is a sha256 digest in its canonical form."""
     return _DIGEST.fullmatch(value) is not None
 
 

@@ -100,7 +100,7 @@ class CacheImage:
 
     @property
     def formats(self) -> tuple[Format, ...]:
-        """Return the format of each cache."""
+        """Return the format of each cache in the image."""
         return tuple(cache.format for cache in self.caches)
 
     @property

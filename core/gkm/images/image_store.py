@@ -75,7 +75,7 @@ class ImageStore(ImageSource, Protocol):
         """Upload a blob and report the bytes to `counter`; raises as `store_manifest` does."""
 
     def store_manifest(self, ref: Reference, raw: bytes, media_type: str) -> bool:
-        """Store a manifest under the tag or digest of `ref`; return whether the place lists it as a referrer.
+        """Store a manifest under the tag or digest of `ref`; return whether the store lists it as a referrer.
 
         Raises:
             GKMError: UNAUTHORIZED, NOT_ALLOWED, REGISTRY_UNAVAILABLE; NODE_ERROR when a local blob cannot be read;

@@ -58,7 +58,7 @@ class StreamHasher:
             yield part
 
     def read(self, parts: Iterable[bytes]) -> None:
-        """Hash all parts."""
+        """Hash all parts, and add their lengths to the size."""
         for part in parts:
             self.add(part)
 
@@ -157,7 +157,7 @@ class BlobDownload:
         self._hasher.read(parts)
 
     def receive(self, part: bytes) -> None:
-        """Hash and write the next bytes."""
+        """Hash and write the next bytes of the blob."""
         self._hasher.add(part)
         self.write(part)
 

@@ -112,7 +112,7 @@ class Manifest:
 
     @classmethod
     def from_bytes(cls, raw: bytes, media_type: str) -> "Manifest":
-        """Return the manifest of these bytes."""
+        """Return the manifest that these bytes encode, with their digest."""
         return cls(raw, media_type, f"sha256:{hashlib.sha256(raw).hexdigest()}")
 
     @property

@@ -187,7 +187,7 @@ class Controller:
                 return
 
     def wake(self) -> None:
-        """Make `repeat` call its function soon."""
+        """Make `repeat` call its function before its pause ends."""
         self._wake.set()
 
     def stop(self) -> None:

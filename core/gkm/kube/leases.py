@@ -38,7 +38,7 @@ LEASES: Resource[Lease] = Resource("coordination.k8s.io/v1", "Lease", "leases", 
 
 @dataclass(frozen=True, slots=True)
 class LeaseTiming:
-    """Times of leader election, in seconds.
+    """Times of leader election by a Lease, in seconds.
 
     A lease is valid for `duration` after its last renewal. A leader that has not renewed it for `deadline` stops.
     Candidates try every `retry`, and when a lease expires. After a leader is killed, another leads within duration +

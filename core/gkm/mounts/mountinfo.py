@@ -98,7 +98,7 @@ def mark_of(mount: Mount) -> Mark | None:
 
 
 def marked_mounts(mounts: Iterable[Mount]) -> Iterator[MarkedMount]:
-    """Yield the mounts that GKM made."""
+    """Yield those mounts that GKM made, by the mark in their device names."""
     for mount in mounts:
         mark = mark_of(mount)
         if mark is not None:

@@ -44,7 +44,7 @@ class Sizes(NamedTuple):
 
 
 class FreeingOption(NamedTuple):
-    """Free a number of nodes in each of some domains; the column counts the domains that do it."""
+    """A way to free nodes: `nodes` of them in each of some domains; the column is the number of domains that do so."""
 
     column: Sum
     nodes: int

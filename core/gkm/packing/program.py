@@ -137,7 +137,7 @@ class Program:
         self.row(terms - limit, most=0)
 
     def equal(self, terms: Sum, other: Terms) -> None:
-        """Require that two sums are equal."""
+        """Require that two weighted sums of columns are equal."""
         self.row(terms - other, least=0, most=0)
 
     def row(self, terms: Terms, *, least: float = -inf, most: float = inf) -> None:

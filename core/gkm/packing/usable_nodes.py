@@ -35,7 +35,7 @@ class Overcommitted:
 
 @dataclass(frozen=True, slots=True)
 class GpusInUse:
-    """How many GPUs of the nodes that a run may use are in use, by pods, and by plans whose pods do not run yet.
+    """How many GPUs are in use on the nodes that a run may use: by pods, and by plans whose pods do not run yet.
 
     `named` are the pods that hold most, as namespace/name, where they may be named.
     """

@@ -146,7 +146,7 @@ def is_of_cliques(level: str, keys: Sequence[str], settings: Topology) -> bool:
 
 
 class LabelPlaces:
-    """Reads the place of a node in the topology from its labels; a cache holds the places of equal labels.
+    """Reads the topology domains of a node from its labels; a cache has the domains for equal labels.
 
     The cache is unbounded, so use it for the nodes of one cluster and start anew with each list of them.
     """

@@ -50,7 +50,7 @@ class KubePodSpec(Struct, frozen=True, rename="camel", gc=False):
 
 
 class KubePodStatus(Struct, frozen=True, gc=False):
-    """The phase of a pod."""
+    """The status of a pod, reduced to its phase."""
 
     phase: _Text = ""
 

@@ -19,7 +19,7 @@ PARTS = 4
 
 
 class Overloaded(Exception):
-    """The work did not finish in time, or a quota is used up; the message says which."""
+    """Shared work did not finish in time, or a limit of threads or waiting callers is reached; the message says so."""
 
 
 class NotInTime(Overloaded):

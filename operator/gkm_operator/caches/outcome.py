@@ -172,7 +172,7 @@ def _check_size(cache: Cache) -> None:
 
 
 def pinned_outcome(old: Outcome, new: Outcome) -> Outcome:
-    """Return the outcome for the digest in use, if the image that the tag names now is refused or unknown.
+    """Return the outcome for a cache's current digest, if the image that its tag names now is refused or unknown.
 
     The same check has verified the old digest: a refused update does not protect a digest that is refused itself.
     """

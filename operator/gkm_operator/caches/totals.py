@@ -142,7 +142,7 @@ class NodesByReason:
             self._nodes.setdefault(digest, {}).setdefault(reason, set()).add(node)
 
     def remove(self, digest: str, reason: str, node: str) -> None:
-        """Remove a node that `add` added."""
+        """Remove a node under a digest and a reason that `add` added."""
         if reason:
             reasons = self._nodes[digest]
             _discard(reasons, reason, node)

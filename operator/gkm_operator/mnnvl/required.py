@@ -143,7 +143,7 @@ def replica_index(label: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class ExistingDomain:
-    """A ComputeDomain in the cluster. Its key is None if its labels are not those of GKM's domains."""
+    """A ComputeDomain in the cluster. Its key is None if its labels do not name a replica."""
 
     key: SetDomainKey | None
     name: str
@@ -168,7 +168,7 @@ class DomainDifference:
 
     @property
     def complete(self) -> bool:
-        """Return whether every needed domain exists."""
+        """Return whether every ComputeDomain that the set needs exists."""
         return not self.create and not self.lost
 
 

@@ -115,7 +115,7 @@ class KindWatches:
 
     @property
     def reflectors(self) -> list[Reflector[WatchedObject]]:
-        """Return the running watches."""
+        """Return the running watches of kinds that TaskGroups have created."""
         return [feed.reflector for feed in list(self._feeds.values())]
 
     @property

@@ -58,7 +58,7 @@ def csi_not_ready(observed: InstallationFacts) -> Iterator[Finding]:
 
 
 def agent_absent(observed: InstallationFacts) -> Iterator[Finding]:
-    """Yield a problem if nodes lack an agent that should run there, as the DaemonSet controller counts them.
+    """Yield a problem if the DaemonSet's status shows fewer agents than nodes that should have one.
 
     It knows taints, terms and limits; only nodes within the grace period are not expected to have their pod yet.
     """

@@ -90,7 +90,7 @@ class InstallationFacts:
 
     @cached_property
     def without_agent(self) -> int:
-        """Return the number of nodes that should have an agent and have none, as the DaemonSet's status counts them."""
+        """Return how many nodes should have an agent and have none, by the status of its DaemonSet."""
         found = self.daemon_sets.get(AGENT)
         return number(found, "desiredNumberScheduled") - number(found, "currentNumberScheduled")
 

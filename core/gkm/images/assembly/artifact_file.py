@@ -70,7 +70,7 @@ def artifact_keys(pieces: Iterable[bytes], most: int | None = None) -> list[Arti
 
 
 def is_artifact_file(head: bytes) -> bool:
-    """Return whether the first HEAD_BYTES of a file are those of an artifact file."""
+    """Return whether the first HEAD_BYTES of a file begin a file of `torch.compiler.save_cache_artifacts()`."""
     try:
         _first_kind(_PieceReader([head]))
     except NotAnArtifactFile:

@@ -31,7 +31,7 @@ class DependencyVersions:
 
     @classmethod
     def parse(cls, pairs: Iterable[str]) -> "DependencyVersions":
-        """Parse `name=version` pairs.
+        """Parse `name=version` pairs of the option --dependency-version.
 
         Raises:
             GKMError: METADATA_INVALID.

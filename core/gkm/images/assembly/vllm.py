@@ -126,7 +126,7 @@ class VllmScan:
 
     @property
     def count(self) -> int:
-        """Return the number of compiled models, as MCV counts them."""
+        """Return the number of models that vLLM compiled, as MCV counts them."""
         return len(self.hashes) + sum(1 for ranks in self.bundles.values() if ranks)
 
     @property

@@ -42,7 +42,7 @@ def vllm_labels(vllm_scan: VllmScan) -> dict[str, str]:
 def vllm_targets(
     vllm_scan: VllmScan, kernels: set[GpuTarget], stated: Sequence[GpuTarget], versions: DependencyVersions
 ) -> list[dict[str, Any]]:
-    """Return the label with the GPUs of a vLLM cache; the parameters are those of `kernel_targets`.
+    """Return the label with the GPUs of a vLLM cache; the parameters are as for `kernel_targets`.
 
     Raises:
         GKMError: METADATA_MISSING when the GPU is unknown, METADATA_INVALID when sources contradict each other.

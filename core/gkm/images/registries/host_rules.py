@@ -22,7 +22,7 @@ _GLOB = frozenset("*?[]")
 
 @dataclass(frozen=True, slots=True)
 class HostRules:
-    """The hosts that the configuration opens.
+    """The hosts that may have a non-public address, because the configuration names them.
 
     `local` hosts may have any address, also on this machine: the keys of `registries.hosts`, and `authHosts`. `private`
     hosts may have a private address: mirrors, and hosts that a glob of `registries.allow` names. A glob names a host if

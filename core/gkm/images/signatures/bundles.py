@@ -82,7 +82,7 @@ class LogEntry(Struct, frozen=True, rename="camel"):
 
 
 class SignedTimestamp(Struct, rename="camel"):
-    """A timestamp token (RFC 3161)."""
+    """A timestamp token (RFC 3161) in a Sigstore bundle."""
 
     signed_timestamp: _Bytes
 
@@ -119,7 +119,7 @@ class DSSEEnvelope(Struct, rename="camel"):
 
 
 class Bundle(Struct, rename="camel"):
-    """A Sigstore bundle v0.3."""
+    """A Sigstore bundle v0.3: a signature with its verification material."""
 
     media_type: str
     verification_material: VerificationMaterial

@@ -53,16 +53,16 @@ class PublicKey:
 
     @property
     def der(self) -> bytes:
-        """Return the key as DER (SubjectPublicKeyInfo)."""
+        """Return the public key as DER (SubjectPublicKeyInfo)."""
         return der(self.key)
 
     @property
     def pem(self) -> bytes:
-        """Return the key as PEM (SubjectPublicKeyInfo)."""
+        """Return the public key as PEM (SubjectPublicKeyInfo)."""
         return self.key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
 
     def verifies(self, signature: bytes, data: bytes) -> bool:
-        """Return whether this key signed `data`.
+        """Return whether this key made the signature over `data`.
 
         cosign uses SHA-256 for every RSA key and for P-256. Sigstore's algorithm registry pairs larger curves with
         larger hashes, but older versions of cosign used SHA-256 for them too. So both hashes are accepted for those
@@ -153,5 +153,5 @@ def supported(key: object) -> PublicKey | None:
 
 
 def der(key: PublicKeyTypes) -> bytes:
-    """Return a key as DER (SubjectPublicKeyInfo)."""
+    """Return a public key as DER (SubjectPublicKeyInfo)."""
     return key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)

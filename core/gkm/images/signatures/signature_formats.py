@@ -52,7 +52,7 @@ class SignatureForm(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """A parsed signature, not verified.
+    """A parsed signature or attestation of an image, not verified.
 
     `signed` holds the bytes that the signature must cover, `claims` the image digests that the signed text names.
     `payload` is the payload of a DSSE envelope, of which `signed` is the encoding. A keyless signature has a

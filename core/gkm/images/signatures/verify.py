@@ -49,7 +49,7 @@ MAX_LOOKUPS = 8
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The result of verification.
+    """The result of verifying an image under the signature policies.
 
     `verified` is None if verification is off, or if the registry did not respond and the signatures that it returned
     do not satisfy the policies. `allowed` states whether the configured mode permits the image. `message` tells a

@@ -25,7 +25,7 @@ from gkm.images.signing.keys import PrivateKey
 
 @dataclass(frozen=True, slots=True)
 class ImageSigner:
-    """A signer: a key, or the holder of `certificates` (DER: the signer's own, then those of its authorities).
+    """A signer of images: a key, or the holder of `certificates` (DER: the signer's, then its authorities').
 
     Exactly the signatures of this signer satisfy `policy`; it identifies the signer's earlier signatures.
     """

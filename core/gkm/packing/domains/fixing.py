@@ -182,7 +182,7 @@ class Fixing:
     rows: tuple[Sequence[Step], Sequence[Step]] | None
 
     def all(self) -> Fixed:
-        """Return all steps of all domains."""
+        """Return all steps of all domains, without any excluded by prices."""
         return Fixed([self.steps[kind] for kind in self.kind.tolist()], np.zeros(len(self.domains), dtype=np.int64))
 
     def within(self, priced: Prices, cost: int) -> Fixed:

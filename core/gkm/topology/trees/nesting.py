@@ -69,7 +69,7 @@ class Elsewhere(NamedTuple):
 
     @property
     def is_measured(self) -> bool:
-        """Return whether a less trusted source is used here, because NVML measured its domain."""
+        """Return whether the less trusted of the two sources is used, because NVML measured its domain."""
         return self.rank > self.other
 
 
@@ -107,7 +107,7 @@ class Rows:
         return path
 
     def forget(self, used: int) -> None:
-        """Drop unused rows if there are many more than the `used` ones."""
+        """Drop all cached rows if there are many more than the `used` ones."""
         if len(self._paths) > 2 * used + _SPARE_ROWS:
             self._paths, self._unique = {}, {}
 

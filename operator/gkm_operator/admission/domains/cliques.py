@@ -48,7 +48,7 @@ class JoinableDomain:
 
 @dataclass(frozen=True, slots=True)
 class SetDomains:
-    """The ComputeDomains of an enrolled PodCliqueSet.
+    """The ComputeDomains of a PodCliqueSet that is enrolled in them, as a review sees them.
 
     `joinable` are the domains that are not being deleted, also for replicas that the set does not require any more.
     `leaving` are the domains that are being deleted: they serve until their pods have ended, and come back under their
@@ -201,7 +201,7 @@ class CliqueReview:
 
 
 class ScalingGroupReview:
-    """Decides about PodCliqueScalingGroups.
+    """Decides about PodCliqueScalingGroups at their admission.
 
     Refuses one until the set's domains exist, and adds the set's annotations.
     """

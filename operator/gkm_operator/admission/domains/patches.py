@@ -33,7 +33,7 @@ def add_entries(at: str, values: Mapping[str, str], *, exists: bool) -> Iterator
 
 
 def place(spec: ReviewedPodSpec, domain: str, at: str, settings: Network, label: str = DOMAIN_LABEL) -> list[Operation]:
-    """Return the patch that adds the affinity to the pods whose label names the domain; an empty patch if it is there.
+    """Return the patch that adds a pod affinity to the pods with a ComputeDomain's label; empty if they have it.
 
     `at` is the JSON pointer of the pod specification. The scheduler lets the first pod of a required affinity pass,
     because the pod matches its own term.

@@ -26,7 +26,7 @@ _NULL = Raw(b"null")
 
 
 class ObjectInvalid(ValueError):
-    """The object in a request cannot be decoded; the message names the place."""
+    """The object in an admission request cannot be decoded; the message names the faulty field."""
 
 
 class PatchedMetadata(MnnvlMetadata, frozen=True):
@@ -78,7 +78,7 @@ class WorkloadAffinity(Struct, frozen=True, rename="camel"):
 
 
 class ReviewedPodSpec(PodSpec, frozen=True):
-    """A pod specification with its affinity."""
+    """A pod specification in an admission request, with its affinity."""
 
     affinity: WorkloadAffinity | None = None
 
@@ -170,7 +170,7 @@ def open_envelope(body: bytes | bytearray, group: str, kind: str) -> Envelope:
 
 
 def decode(envelope: Envelope, kind: type[T]) -> DomainRequest[T]:
-    """Decode the objects of a request.
+    """Decode the objects, old and new, of an admission request as `kind`.
 
     Raises:
         ObjectInvalid: an object is missing or cannot be read.

@@ -83,7 +83,7 @@ class Decision(Protocol[T]):
     """Decides about one admission request for a workload or a group template."""
 
     def decide(self, request: DomainRequest[T]) -> ReviewResponse:
-        """Return the admission response.
+        """Return the admission response to a request.
 
         Raises:
             ViewUnavailable: the cluster cannot be read.

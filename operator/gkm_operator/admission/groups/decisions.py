@@ -183,7 +183,7 @@ def templates_of(pool: ReviewedPool, templates: Templates) -> list[PoolTemplate]
 
 
 class TaskGroupReview:
-    """Decides about TaskGroups."""
+    """Decides about new TaskGroups: whether their objects can be rendered and created."""
 
     def __init__(self, partners: Partners) -> None:
         self._partners = partners

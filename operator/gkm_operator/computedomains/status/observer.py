@@ -52,7 +52,7 @@ class ClaimingClique(Struct, frozen=True):
             structs.force_setattr(self, name, value)
 
     def outline(self, why: str) -> Self:
-        """Return a copy with less metadata."""
+        """Return a copy of the PodClique with less metadata; `why` is the reason."""
         outlined = copy(self)  # not made anew from the spec, which decoding has emptied
         structs.force_setattr(outlined, "metadata", self.metadata.outline(why))
         return outlined
@@ -131,7 +131,7 @@ class DomainObserver:
             self._nodes.subscribe(self._node_changed)
 
     def close(self, seconds: float) -> None:
-        """Stop the watches within `seconds`."""
+        """Stop the observer's watches within `seconds`."""
         self._watches.close(seconds)
 
     def observe(self, key: Key) -> ObservedDomain | None:

@@ -250,7 +250,7 @@ class SurveyFeed:
         return f"waits for {count_of(missing, 'survey')}, which the API server has not given yet" if missing else ""
 
     def publish(self) -> None:
-        """Fetch surveys that changed and pass them to the view; remove those of nodes that are not chosen any more.
+        """Fetch surveys that changed and pass them to the view; remove surveys of nodes that are not chosen any more.
 
         Raises:
             ApiError: a survey cannot be fetched; the others are published.

@@ -99,7 +99,7 @@ class PollingProvider:
             self._wait(view, version, _REST * (time.monotonic() - began))
 
     def stop(self) -> None:
-        """Make `start` return."""
+        """Make `start` return; called from another thread."""
         self._stopped.set()
 
     def _wait(self, view: LiveView, version: int, rest: float) -> None:
@@ -110,7 +110,7 @@ class PollingProvider:
 
 
 def parse_config(config: Mapping[str, Any], kind: type[C]) -> C:
-    """Decode the `config` of a provider.
+    """Decode the `config` of a topology provider into its type.
 
     Raises:
         ProviderFailed: the configuration is not valid; the message names the key.

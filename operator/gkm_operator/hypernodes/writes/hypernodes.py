@@ -124,7 +124,7 @@ class HyperNodeWriter:
     def write(
         self, wanted: Mapping[str, HyperNode], is_current: Callable[[], bool], refused: Callable[[str, str], None]
     ) -> None:
-        """Write the HyperNodes that differ from the wanted ones.
+        """Write the HyperNodes that differ from `wanted` to the API server.
 
         Call `refused` with the name and error of each refused one.
 

@@ -60,7 +60,7 @@ class RunsView(Protocol):
         """Return the newest stored plan of a Run, None if absent."""
 
     def subscribe(self, run_changed: OnChange[WatchedRun], plan_changed: OnChange[WatchedPlan]) -> None:
-        """Subscribe to changes of Runs and plans; the callbacks first get the existing ones."""
+        """Subscribe to changes of Runs and plans; the callbacks first get the existing Runs and plans."""
 
 
 class GatesController(Controller):

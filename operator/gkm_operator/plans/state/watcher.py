@@ -130,7 +130,7 @@ class ClusterWatcher:
         return self._index.newest_stored(run.key, run.metadata.uid)
 
     def subscribe(self, run_changed: OnChange[WatchedRun], plan_changed: OnChange[WatchedPlan]) -> None:
-        """Subscribe to changes of Runs and plans; the callbacks first get the existing ones."""
+        """Subscribe to changes of Runs and plans; the callbacks first get the existing Runs and plans."""
         self._runs.subscribe(run_changed)
         self._plans.subscribe(plan_changed)
 
