@@ -150,7 +150,7 @@ def _limit_mib() -> float:
     """Return the memory limit of the controllers that ships."""
     (deployment,) = (
         one
-        for one in yaml.safe_load_all((rendered() / MANIFEST).read_text())
+        for one in yaml.load_all((rendered() / MANIFEST).read_text(), yaml.CSafeLoader)
         if (one["kind"], one["metadata"]["name"]) == ("Deployment", "gkm-controllers")
     )
     (container,) = deployment["spec"]["template"]["spec"]["containers"]

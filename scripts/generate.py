@@ -69,8 +69,8 @@ def _kinds() -> str:
 
 def _values_schema() -> str:
     """Return the schema of the chart's values: Helm refuses a configuration that no process would accept."""
-    schema = yaml.safe_load(VALUES.read_text(encoding="utf-8"))
-    _require(schema, yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8")))
+    schema = yaml.load(VALUES.read_text(encoding="utf-8"), yaml.CSafeLoader)
+    _require(schema, yaml.load((CHART / "values.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader))
     (schema["properties"]["config"],), parts = msgspec.json.schema_components([Config])
     schema["$defs"] |= _shortened(parts)
     return json.dumps(schema, indent=1) + "\n"

@@ -91,7 +91,7 @@ class Place:
         def said() -> Mapping[str, Any] | None:
             if not path.exists():
                 return None
-            status = yaml.safe_load(path.read_text())["status"]["caches"].get(cache)
+            status = yaml.load(path.read_text(), yaml.CSafeLoader)["status"]["caches"].get(cache)
             return status if status and status["state"] in wanted else None
 
         try:

@@ -101,7 +101,7 @@ def generated(components: Sequence[Component], overlays: Sequence[Overlay]) -> d
 def _whole(base: Mapping[Path, str]) -> str:
     """Return the kinds and the base as one file, in the order in which kubectl can apply it."""
     kinds = [path.read_text(encoding="utf-8") for path in sorted((CHART / "crds").glob("*.yaml"))]
-    listed = yaml.safe_load(base[Path("base", "kustomization.yaml")])["resources"]
+    listed = yaml.load(base[Path("base", "kustomization.yaml")], yaml.CSafeLoader)["resources"]
     return "---\n".join([*kinds, *(base[Path("base", name)] for name in listed)])
 
 

@@ -102,7 +102,7 @@ def _chart_problems(directory: Path, version: str) -> Iterator[str]:
     file = directory / f"gkm-{version}.tgz"
     with tarfile.open(file) as archive:
         member = archive.extractfile("gkm/Chart.yaml")
-        chart = yaml.safe_load(member.read()) if member else {}
+        chart = yaml.load(member.read(), yaml.CSafeLoader) if member else {}
         crds = [name for name in archive.getnames() if name.startswith("gkm/crds/")]
     if {chart.get("version"), chart.get("appVersion")} != {version}:
         yield f"{file.name} is of version {chart.get('version')}"

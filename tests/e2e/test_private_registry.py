@@ -50,7 +50,7 @@ def make_secret(fleet: Fleet, host: str, namespace: str) -> None:
 
 def opened(namespace: str) -> list[dict[str, Any]]:
     """The sample, for another namespace."""
-    documents = list(yaml.safe_load_all(SAMPLE.read_text()))
+    documents = list(yaml.load_all(SAMPLE.read_text(), yaml.CSafeLoader))
     for document in documents:
         document["metadata"]["namespace"] = namespace
     return documents

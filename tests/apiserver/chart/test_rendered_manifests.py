@@ -26,7 +26,7 @@ def _helm() -> None:
 
 
 def documents(path: str) -> list[dict[str, Any]]:
-    return list(yaml.safe_load_all((rendered() / path).read_text(encoding="utf-8")))
+    return list(yaml.load_all((rendered() / path).read_text(encoding="utf-8"), yaml.CSafeLoader))
 
 
 def test_the_configmap_that_ships_is_read_as_it_is() -> None:
@@ -76,7 +76,7 @@ def test_images_of_the_pods_are_those_of_the_dockerfiles() -> None:
 
 def test_install_yaml_is_the_kinds_and_then_the_base() -> None:
     kinds = sorted((ROOT / "crds").glob("*.yaml"))
-    wanted = [*(yaml.safe_load(path.read_text(encoding="utf-8")) for path in kinds), *base()]
+    wanted = [*(yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader) for path in kinds), *base()]
     assert documents("install.yaml") == wanted
     assert wanted[len(kinds)]["kind"] == "Namespace"
 
@@ -89,7 +89,7 @@ def test_a_feature_has_the_directory_that_messages_name(feature: Feature) -> Non
 @pytest.mark.parametrize("feature", sorted(set(Feature) - {Feature.TOPOLOGY_HYGIENE}))
 def test_a_feature_has_a_binding_of_its_name(feature: Feature) -> None:
     texts = [path.read_text(encoding="utf-8") for path in (rendered() / feature.component).glob("*.yaml")]
-    found = [one for text in texts for one in yaml.safe_load_all(text) if one]
+    found = [one for text in texts for one in yaml.load_all(text, yaml.CSafeLoader) if one]
     assert ("ClusterRoleBinding", feature.binding) in {
         (one["kind"], one["metadata"]["name"]) for one in found if "metadata" in one
     }
@@ -109,10 +109,10 @@ def test_the_component_ships_the_rights_of_the_default_list() -> None:
 def test_the_admission_policy_has_the_same_placeholders_and_keys() -> None:
     policy = documents("components/topology-hygiene/policy.yaml")[0]
     variables = {each["name"]: each["expression"] for each in policy["spec"]["variables"]}
-    assert yaml.safe_load(variables["placeholders"]) == list(PLACEHOLDERS)
+    assert yaml.load(variables["placeholders"], yaml.CSafeLoader) == list(PLACEHOLDERS)
     defaults = TopologyLabels()
     places = [*defaults.region, *defaults.cluster, *defaults.domain, *defaults.block, *defaults.rack]
-    assert yaml.safe_load(variables["places"]) == places
-    assert yaml.safe_load(variables["flavors"]) == defaults.flavor
-    assert yaml.safe_load(variables["cliques"]) == defaults.domain
-    assert yaml.safe_load(variables["noClique"]) == NO_CLIQUE
+    assert yaml.load(variables["places"], yaml.CSafeLoader) == places
+    assert yaml.load(variables["flavors"], yaml.CSafeLoader) == defaults.flavor
+    assert yaml.load(variables["cliques"], yaml.CSafeLoader) == defaults.domain
+    assert yaml.load(variables["noClique"], yaml.CSafeLoader) == NO_CLIQUE

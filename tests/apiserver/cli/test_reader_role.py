@@ -32,7 +32,7 @@ POD = {"runtimeClassName": "nvidia", "priorityClassName": "system-node-critical"
 
 
 def granted() -> Iterator[tuple[str, str]]:
-    roles = list(yaml.safe_load_all((rendered() / "base" / "users.yaml").read_text(encoding="utf-8")))
+    roles = list(yaml.load_all((rendered() / "base" / "users.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader))
     (rules,) = (role["rules"] for role in roles if role["metadata"]["name"] == "gkm-reader")
     for rule in rules:
         yield from ((verb, resource) for verb in rule["verbs"] for resource in rule["resources"])

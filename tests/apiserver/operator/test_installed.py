@@ -17,8 +17,9 @@ HEALTHY: Faults = {"csidriver": "", "agent": "", "csi": ""}
 
 
 def shipped(kind: str, name: str) -> Json:
-    made: Json = yaml.safe_load(
-        yaml.safe_dump(next(one for one in manifests() if (one["kind"], one["metadata"]["name"]) == (kind, name)))
+    made: Json = yaml.load(
+        yaml.safe_dump(next(one for one in manifests() if (one["kind"], one["metadata"]["name"]) == (kind, name))),
+        yaml.CSafeLoader,
     )
     return made
 

@@ -60,7 +60,7 @@ def pod(name: str, labels: Json, space: str, *containers: Json, **fields: Any) -
 
 
 def sample(name: str) -> Json:
-    (made,) = yaml.safe_load_all((SAMPLES / f"{name}.yaml").read_text(encoding="utf-8"))
+    (made,) = yaml.load_all((SAMPLES / f"{name}.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
     found: Json = made
     return found
 

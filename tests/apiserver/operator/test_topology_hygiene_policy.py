@@ -30,7 +30,7 @@ def place(gkm_cluster: Cluster) -> Iterator[Cluster]:
         gkm_cluster.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE, "labels": {"block": "B_1"}}})
         yield gkm_cluster
     finally:
-        for found in yaml.safe_load_all(policy.read_text(encoding="utf-8")):
+        for found in yaml.load_all(policy.read_text(encoding="utf-8"), yaml.CSafeLoader):
             gkm_cluster.objects.delete(found)
         gkm_cluster.objects.delete_named("node", NODE)
 

@@ -9,7 +9,7 @@ from support.chart.helm import CHART, HelmFailed, Object, Values, render
 from support.chart.rendered import ALL, DAEMONS, DEPLOYMENTS, container, kinds, pod
 from support.peers import require
 
-CHART_VERSION = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
+CHART_VERSION = yaml.load((CHART / "Chart.yaml").read_text(), yaml.CSafeLoader)["appVersion"]
 
 
 @pytest.fixture(scope="module", autouse=True)

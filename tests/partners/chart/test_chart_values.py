@@ -27,16 +27,16 @@ def test_helm_finds_no_fault_in_the_chart(files: tuple[Path, ...]) -> None:
 
 
 def test_the_chart_has_the_version_of_the_product() -> None:
-    chart = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
+    chart = yaml.load((CHART / "Chart.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
     project = tomllib.loads((CHART.parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert (chart["version"], chart["appVersion"]) == (project["version"], project["version"])
 
 
 def test_the_chart_ships_every_kind() -> None:
-    shipped = yaml.safe_load_all(helm("show", "crds", CHART))
+    shipped = yaml.load_all(helm("show", "crds", CHART), yaml.CSafeLoader)
     files = (CHART.parents[2] / "crds").glob("*.yaml")
     assert {each["metadata"]["name"] for each in shipped if each} == {
-        yaml.safe_load(file.read_text(encoding="utf-8"))["metadata"]["name"] for file in files
+        yaml.load(file.read_text(encoding="utf-8"), yaml.CSafeLoader)["metadata"]["name"] for file in files
     }
 
 
@@ -129,7 +129,7 @@ def test_large_numbers_stay_integers(number: int) -> None:
     (found,) = (
         each.value for each in render({"config": {"store": {"maxBytes": number}}}) if each.key[0] == "ConfigMap"
     )
-    assert yaml.safe_load(found["data"]["config.yaml"])["store"]["maxBytes"] == number
+    assert yaml.load(found["data"]["config.yaml"], yaml.CSafeLoader)["store"]["maxBytes"] == number
 
 
 @pytest.mark.parametrize(
@@ -173,8 +173,8 @@ def test_with_image_volumes_nothing_runs_on_nodes_and_nothing_is_privileged() ->
 
 
 def test_every_value_of_the_schema_has_a_default_and_the_reverse() -> None:
-    schema = yaml.safe_load((CHART / "values.schema.json").read_text(encoding="utf-8"))
-    values = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+    schema = yaml.load((CHART / "values.schema.json").read_text(encoding="utf-8"), yaml.CSafeLoader)
+    values = yaml.load((CHART / "values.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
 
     def same(properties: Mapping[str, Any], found: Mapping[str, Any], where: str) -> None:
         assert properties.keys() - {"global"} == found.keys(), where
@@ -195,7 +195,7 @@ def test_the_configuration_is_written_as_it_is_and_any_process_can_read_it() -> 
         for each in render({"config": wanted, "configFiles": {"ca.pem": "one\ntwo\n"}})
         if each.key == ("ConfigMap", "gkm-system", "gkm-config")
     ]
-    assert yaml.safe_load(found["data"]["config.yaml"]) == wanted
+    assert yaml.load(found["data"]["config.yaml"], yaml.CSafeLoader) == wanted
     assert found["data"]["ca.pem"] == "one\ntwo\n"
     assert config.parse(found["data"]["config.yaml"]).verification.mode == "warn"
 

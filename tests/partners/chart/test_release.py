@@ -165,7 +165,7 @@ def test_a_release_in_the_namespace_itself_is_removed_without_it(empty: Cluster)
 
 def without(kind: str, *fields: str) -> Object:
     """Return a definition of ours that lacks fields of its spec."""
-    found: Object = yaml.safe_load((CRDS / f"gkm.io_{kind}.yaml").read_text(encoding="utf-8"))
+    found: Object = yaml.load((CRDS / f"gkm.io_{kind}.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
     (version,) = found["spec"]["versions"]
     schema = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
     for field in fields:

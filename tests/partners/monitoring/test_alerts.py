@@ -61,7 +61,7 @@ def test_the_chart_ships_the_rules_and_the_dashboard_as_they_are() -> None:
     values = {"metrics": {"alerts": True, "dashboards": True, "alertLabels": {"release": "prometheus"}}}
     found = {each.key[:1] + each.key[2:]: each.value for each in render(values)}
     rule, dashboard = found["PrometheusRule", "gkm-alerts"], found["ConfigMap", "gkm-dashboard"]
-    assert rule["spec"] == yaml.safe_load(ALERTS.read_text(encoding="utf-8"))
+    assert rule["spec"] == yaml.load(ALERTS.read_text(encoding="utf-8"), yaml.CSafeLoader)
     assert rule["metadata"]["labels"]["release"] == "prometheus"
     assert dashboard["data"] == {"gkm.json": DASHBOARD.read_text(encoding="utf-8")}
     assert dashboard["metadata"]["labels"]["grafana_dashboard"] == "1"

@@ -122,7 +122,7 @@ def test_kube_state_metrics_makes_metrics_of_our_objects(
     site: Site, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     require.peer("kube-state-metrics")
-    file = yaml.safe_load((FILES / "custom-resource-state.yaml").read_text(encoding="utf-8"))
+    file = yaml.load((FILES / "custom-resource-state.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
     configured = {f"gkm_object_{each['name']}" for kind in file["spec"]["resources"] for each in kind["metrics"]}
     with state_metrics(cluster, tmp_path_factory.mktemp("ksm")) as (address, process):
         cluster.until(lambda: configured <= {each.name for each in samples(address)}, "a sample of every metric")

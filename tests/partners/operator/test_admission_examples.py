@@ -29,7 +29,7 @@ def definitions(gkm_cluster: Cluster) -> None:
     for partner, (module, path) in DEFINITIONS.items():
         with require.absences():
             text = (module_files.source(partner, module) / path).read_text(encoding="utf-8")
-        definition: dict[str, Any] = yaml.safe_load(text)
+        definition: dict[str, Any] = yaml.load(text, yaml.CSafeLoader)
         definition["spec"].pop("conversion", None)
         gkm_cluster.apply(definition)
     gkm_cluster.until_kinds_established()
@@ -40,7 +40,7 @@ def definitions(gkm_cluster: Cluster) -> None:
 def test_the_api_server_accepts_every_policy_of_an_example(gkm_cluster: Cluster, name: str) -> None:
     path = EXAMPLES / f"{name}.yaml"
     printed = gkm_cluster.kubectl("apply", "--dry-run=server", "--filename", str(path))
-    assert len(printed.splitlines()) == len(list(yaml.safe_load_all(path.read_text()))) >= 2
+    assert len(printed.splitlines()) == len(list(yaml.load_all(path.read_text(), yaml.CSafeLoader))) >= 2
 
 
 @pytest.mark.usefixtures("definitions")

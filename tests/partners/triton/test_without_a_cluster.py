@@ -58,7 +58,7 @@ def pointer(registry: Olareg, built: Path, tmp_path: Path) -> dict[str, str]:
         check=True,
         timeout=120,
     )
-    node = yaml.safe_load((tmp_path / "nodes" / "default" / "gpu-1.yaml").read_text())
+    node = yaml.load((tmp_path / "nodes" / "default" / "gpu-1.yaml").read_text(), yaml.CSafeLoader)
     assert node["status"]["caches"]["llama"]["state"] == "Ready"
     found = json.loads((state / "caches" / "default" / "llama" / "cache.json").read_text())
     return {**found, "content": str(state / "store" / "sha256" / found["digest"].removeprefix("sha256:") / "cache")}

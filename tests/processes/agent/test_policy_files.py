@@ -20,7 +20,7 @@ def by_file(machine: Machine) -> Machine:
     key = machine.root / "cosign.pub"
     key.write_bytes(machine.key.public_pem)
     path = machine.root / "config.yaml"
-    configuration = yaml.safe_load(path.read_text())
+    configuration = yaml.load(path.read_text(), yaml.CSafeLoader)
     configuration["verification"]["policies"][0]["keys"] = [str(key)]
     path.write_text(yaml.safe_dump(configuration))
     return machine

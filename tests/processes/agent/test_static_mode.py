@@ -51,7 +51,7 @@ def test_the_old_form_of_a_signature_counts_too(machine: Machine) -> None:
     ref = Reference.parse(f"{machine.registry.host}/team/old:1")
     digest = push.image(client, ref, cache_image("old"))
     sign_legacy(Target(machine.registry.host, "team/old"), digest, machine.key)
-    value = yaml.safe_load((machine.manifests / "GKMCache-vector-add.yaml").read_text())
+    value = yaml.load((machine.manifests / "GKMCache-vector-add.yaml").read_text(), yaml.CSafeLoader)
     value["spec"]["image"] = str(ref)
     (machine.manifests / "GKMCache-vector-add.yaml").write_text(yaml.safe_dump(value))
 
@@ -92,7 +92,7 @@ def test_a_gpu_that_does_not_fit_gets_no_byte_of_content(machine: Machine) -> No
 
 
 def test_another_key_is_refused_with_what_was_looked_for(machine: Machine) -> None:
-    configuration = yaml.safe_load((machine.root / "config.yaml").read_text())
+    configuration = yaml.load((machine.root / "config.yaml").read_text(), yaml.CSafeLoader)
     configuration["verification"]["policies"][0]["keys"] = [SigningKey().public_pem.decode()]
     (machine.root / "config.yaml").write_text(yaml.safe_dump(configuration))
 

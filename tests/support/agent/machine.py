@@ -97,7 +97,7 @@ class Machine:
         return pointers.load(self.layout, ref)
 
     def node_object(self, scope: str = "ml-apps") -> dict[str, Any]:
-        found: dict[str, Any] = yaml.safe_load((self.root / "nodes" / scope / "node-1.yaml").read_text())
+        found: dict[str, Any] = yaml.load((self.root / "nodes" / scope / "node-1.yaml").read_text(), yaml.CSafeLoader)
         return found
 
 

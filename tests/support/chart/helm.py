@@ -32,7 +32,7 @@ class Document:
 
     @property
     def value(self) -> Object:
-        found: Object = yaml.safe_load(self.text)
+        found: Object = yaml.load(self.text, yaml.CSafeLoader)
         return found
 
     @property
@@ -78,5 +78,5 @@ def _without_blank_lines(text: str) -> str:
     """Return a text without the lines that templates leave behind, which no value of ours contains."""
     lines = [line.rstrip() for line in text.splitlines()]
     short = "".join(f"{line}\n" for line in lines if line)
-    assert yaml.safe_load(short) == yaml.safe_load(text)
+    assert yaml.load(short, yaml.CSafeLoader) == yaml.load(text, yaml.CSafeLoader)
     return short

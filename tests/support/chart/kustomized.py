@@ -37,7 +37,7 @@ def build(directory: Path, command: Sequence[str]) -> Objects:
     words = [str(peers.binary(command[0])), *command[1:], str(directory)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=SECONDS, check=False)
     assert done.returncode == 0, done.stderr
-    return _by_key(yaml.safe_load_all(done.stdout))
+    return _by_key(yaml.load_all(done.stdout, yaml.CSafeLoader))
 
 
 def of_chart(documents: Iterable[Document]) -> Objects:

@@ -77,7 +77,7 @@ def problems(found: Sequence[Json]) -> list[tuple[str, str, str]]:
 
 def shipped_role() -> Json:
     """Return the ClusterRole for readers."""
-    roles: list[Json] = list(yaml.safe_load_all((rendered() / "base" / "users.yaml").read_text()))
+    roles: list[Json] = list(yaml.load_all((rendered() / "base" / "users.yaml").read_text(), yaml.CSafeLoader))
     return next(role for role in roles if role["metadata"]["name"] == "gkm-reader")
 
 

@@ -7,7 +7,7 @@ from support.cli.plan_files import Json, PlanWorkspace, listed, node, run
 
 
 def jobs(done: subprocess.CompletedProcess[str]) -> list[Json]:
-    return list(yaml.safe_load_all(done.stdout))
+    return list(yaml.load_all(done.stdout, yaml.CSafeLoader))
 
 
 def only_on(job: Json) -> set[str]:

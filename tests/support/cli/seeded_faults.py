@@ -49,13 +49,13 @@ def definition(made: Callable[[], Json]) -> Plant:
         try:
             yield
         finally:
-            site.cluster.objects.replace(yaml.safe_load(ours.read_text(encoding="utf-8")))
+            site.cluster.objects.replace(yaml.load(ours.read_text(encoding="utf-8"), yaml.CSafeLoader))
 
     return plant
 
 
 def outdated() -> Json:
-    made: Json = yaml.safe_load((CRDS / "gkm.io_placementplans.yaml").read_text(encoding="utf-8"))
+    made: Json = yaml.load((CRDS / "gkm.io_placementplans.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
     schema = made["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
     del schema["conditions"]
     return made

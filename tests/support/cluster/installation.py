@@ -195,4 +195,4 @@ COMMANDS: Mapping[str, Callable[[Installation], list[str | Path]]] = {
 
 
 def _documents(path: Path) -> list[dict[str, Any]]:
-    return [document for document in yaml.safe_load_all(path.read_text()) if document]
+    return [document for document in yaml.load_all(path.read_text(), yaml.CSafeLoader) if document]

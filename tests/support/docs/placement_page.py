@@ -16,6 +16,6 @@ def manifest(kind: str) -> Json:
     Raises:
         ValueError: the page has none, or several.
     """
-    documents = [yaml.safe_load(text) for text in _BLOCK.findall(PAGE)]
+    documents = [yaml.load(text, yaml.CSafeLoader) for text in _BLOCK.findall(PAGE)]
     (found,) = (document for document in documents if document.get("kind") == kind)
     return found  # type: ignore[no-any-return]

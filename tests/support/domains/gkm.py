@@ -141,7 +141,7 @@ class Gkm:
             lists = {"resources": [base], "components": components}
             header = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
             (Path(overlay) / "kustomization.yaml").write_text(yaml.safe_dump(header | lists))
-            return list(yaml.safe_load_all(self.cluster.kubectl("kustomize", overlay)))
+            return list(yaml.load_all(self.cluster.kubectl("kustomize", overlay), yaml.CSafeLoader))
 
     def _local(self, document: Json) -> Json:
         if document["kind"] not in WEBHOOKS:

@@ -20,7 +20,7 @@ SECONDS = 300.0
 def capturing(fleet: Fleet, mode: str) -> Iterator[None]:
     """Give the node a registry and a signer for captures, and the driver a mode of capture, until the block ends."""
     before, mode_before = fleet.gkm.config.read_text(), fleet.gkm.capture_mode
-    config = yaml.safe_load(before)
+    config = yaml.load(before, yaml.CSafeLoader)
     signing = {"keyFile": str(fleet.cosign.private_key)}
     config["capture"] |= {"registry": f"{fleet.olareg.host}/captured", "signing": signing}
     config["capture"]["caches"] = {"maxAge": 3e9}

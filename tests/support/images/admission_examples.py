@@ -10,5 +10,5 @@ DIRECTORY = Path(__file__).parents[3] / "deploy" / "examples" / "admission"
 
 def policies(controller: str) -> dict[str, dict[str, Any]]:
     """Return the policies for `kyverno` or `policy-controller` by their names."""
-    found = yaml.safe_load_all((DIRECTORY / f"{controller}.yaml").read_text(encoding="utf-8"))
+    found = yaml.load_all((DIRECTORY / f"{controller}.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
     return {document["metadata"]["name"]: document for document in found}

@@ -23,7 +23,7 @@ def install(cluster: Cluster) -> None:
 def install_agents_rights(cluster: Cluster) -> None:
     """Apply what agents may do; not their DaemonSet, or nodes would be silent to the controllers of other tests."""
     texts = [(rendered() / "base" / f"{name}.yaml").read_text() for name in ("namespace", "agent", "agent-policy")]
-    documents = [document for text in texts for document in yaml.safe_load_all(text)]
+    documents = [document for text in texts for document in yaml.load_all(text, yaml.CSafeLoader)]
     cluster.apply([document for document in documents if document["kind"] != "DaemonSet"])
 
 

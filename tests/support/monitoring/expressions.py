@@ -77,7 +77,7 @@ def of_alerts() -> list[Expression]:
 
 
 def alerts() -> list[dict[str, Any]]:
-    value = yaml.safe_load(ALERTS.read_text(encoding="utf-8"))
+    value = yaml.load(ALERTS.read_text(encoding="utf-8"), yaml.CSafeLoader)
     return [rule for group in value["groups"] for rule in group["rules"]]
 
 

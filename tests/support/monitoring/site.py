@@ -130,7 +130,7 @@ def _prometheus(place: Accounts, directory: Path) -> Any:  # noqa: ANN401 -- a c
 def _configure(machine: Machine) -> None:
     """Switch on task groups and captures as well, and let a call of the GPU driver fail that no cache depends on."""
     path = machine.root / "config.yaml"
-    config = yaml.safe_load(path.read_text())
+    config = yaml.load(path.read_text(), yaml.CSafeLoader)
     capture = {"registry": f"{machine.registry.host}/captured", "signing": {"keyFile": str(path.with_name("key"))}}
     path.write_text(yaml.safe_dump(config | {"taskGroups": {"enabled": True}, "capture": capture}))
     machine.gpus({**H100, "errors": {"nvmlDeviceGetMemoryInfo": "NVML_ERROR_UNKNOWN"}})

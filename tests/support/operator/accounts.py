@@ -228,7 +228,7 @@ def _configure(machine: Machine) -> None:
     program.write_text(f"#!/bin/sh\ncat {SURVEYED}\n")
     program.chmod(0o755)
     path = machine.root / "config.yaml"
-    config = yaml.safe_load(path.read_text())
+    config = yaml.load(path.read_text(), yaml.CSafeLoader)
     config["fabric"] = {"cacheLabels": True, "ibnetdiscover": {"nodes": [NODE], "command": str(program)}}
     config["network"] = {"autoMNNVLEnabled": True}
     # Its key has no password: the agent's environment has none.

@@ -143,6 +143,6 @@ def called_here(configuration: dict[str, Any], port: int, *conditions: dict[str,
 
 
 def _resources(directory: Path) -> list[dict[str, Any]]:
-    names = yaml.safe_load((directory / "kustomization.yaml").read_text(encoding="utf-8"))["resources"]
+    names = yaml.load((directory / "kustomization.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)["resources"]
     texts = ((directory / name).read_text(encoding="utf-8") for name in names)
     return [document for text in texts for document in yaml.load_all(text, yaml.CSafeLoader)]

@@ -46,6 +46,6 @@ def _install(cluster: Cluster, definitions: Path) -> None:
 
 def _policies(path: Path) -> Iterator[Json]:
     """Yield the policies and their bindings; the rest of the file is Volcano's deployment."""
-    for document in yaml.safe_load_all(path.read_text()):
+    for document in yaml.load_all(path.read_text(), yaml.CSafeLoader):
         if document and document["kind"].startswith("ValidatingAdmissionPolicy"):
             yield document

@@ -116,4 +116,4 @@ def _client(path: str, port: int, authority: Authority) -> Json:
 
 
 def _documents(path: Path) -> list[Json]:
-    return [document for document in yaml.safe_load_all(path.read_text()) if document]
+    return [document for document in yaml.load_all(path.read_text(), yaml.CSafeLoader) if document]

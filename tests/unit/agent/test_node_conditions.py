@@ -211,7 +211,7 @@ def test_files_have_the_conditions_too_and_are_not_written_again(tmp_path: Path)
     nodes.publish("ml-apps", caches("Ready"))
     fabrics.publish(report())
     for path in paths:
-        value = yaml.safe_load(path.read_text())
+        value = yaml.load(path.read_text(), yaml.CSafeLoader)
         value["status"]["conditions"][0]["lastTransitionTime"] = THEN
         path.write_text(yaml.safe_dump(value, sort_keys=False))
     before = [path.stat() for path in paths]
@@ -227,5 +227,5 @@ def test_files_have_the_conditions_too_and_are_not_written_again(tmp_path: Path)
 
 def of(path: Path) -> dict[str, str]:
     """The one condition in a file."""
-    (condition,) = yaml.safe_load(path.read_text())["status"]["conditions"]
+    (condition,) = yaml.load(path.read_text(), yaml.CSafeLoader)["status"]["conditions"]
     return {key: str(value) for key, value in condition.items()}

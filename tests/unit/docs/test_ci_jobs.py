@@ -14,7 +14,7 @@ from support.docs.command_lines import SEPARATOR, faults
 from support.registry.server import Registry
 
 PAGE = (Path(__file__).parents[3] / "docs" / "how-to" / "ci.md").read_text(encoding="utf-8")
-BLOCKS = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)]
+BLOCKS = [yaml.load(block, yaml.CSafeLoader) for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)]
 (GITHUB,) = (block for block in BLOCKS if "jobs" in block)
 (GITLAB,) = (block["cache"] for block in BLOCKS if "cache" in block)
 STEPS: list[dict[str, Any]] = GITHUB["jobs"]["cache"]["steps"]

@@ -45,5 +45,5 @@ def test_the_command_switches_on_the_feature_and_its_setting() -> None:
     (command,) = re.findall(r"^helm upgrade .*podGates.*$", PAGE, re.MULTILINE)
     switched = set(re.findall(r"--set ([\w.]+)=true", command))
     assert switched == {"features.podGates", "config.packing.podGates"}
-    assert "podGates" in yaml.safe_load(VALUES.read_text(encoding="utf-8"))["features"]
+    assert "podGates" in yaml.load(VALUES.read_text(encoding="utf-8"), yaml.CSafeLoader)["features"]
     assert config.parse("packing: {podGates: true}").packing.pod_gates

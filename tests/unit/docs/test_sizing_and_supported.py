@@ -11,7 +11,7 @@ from support.docs.tables import rows
 ROOT = Path(__file__).parents[3]
 CHART = ROOT / "deploy" / "chart" / "gkm"
 REFERENCE = ROOT / "docs" / "reference"
-VALUES = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+VALUES = yaml.load((CHART / "values.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
 DEFAULTS = {
     "controllers": CHART / "templates" / "controllers.yaml",
     "admission": CHART / "templates" / "admission.yaml",

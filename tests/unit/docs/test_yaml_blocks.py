@@ -26,7 +26,7 @@ def documents() -> Iterator[tuple[str, Any]]:
     for page in [ROOT / "README.md", ROOT / "docs" / "quickstart.md", *pages]:
         for indent, block in BLOCK.findall(page.read_text(encoding="utf-8")):
             text = "\n".join(line.removeprefix(indent) for line in block.splitlines())
-            for document in yaml.safe_load_all(text):
+            for document in yaml.load_all(text, yaml.CSafeLoader):
                 yield str(page.relative_to(ROOT)), document
 
 

@@ -198,10 +198,10 @@ def test_without_kubernetes_it_is_a_file_that_is_replaced_on_change_only(tmp_pat
     sink.invalidate()
     FileFabricSink(tmp_path / "nodes", "node-1").publish(GOOD)
     assert path.stat().st_ino == first
-    said = yaml.safe_load(path.read_text())
+    said = yaml.load(path.read_text(), yaml.CSafeLoader)
     assert (said["kind"], said["metadata"]["name"], said["status"]["domain"]) == ("NodeFabric", "node-1", DOMAIN)
     sink.publish(BAD)
-    assert yaml.safe_load(path.read_text())["status"]["health"] == "unhealthy"
+    assert yaml.load(path.read_text(), yaml.CSafeLoader)["status"]["health"] == "unhealthy"
 
 
 @pytest.mark.parametrize("text", ["", "{", "kind: NodeFabric\nstatus: 7\n", "\xff", "kind: Other\n"])
@@ -209,7 +209,7 @@ def test_an_invalid_file_is_written_anew(tmp_path: Path, text: str) -> None:
     path = tmp_path / "node-1.fabric.yaml"
     path.write_text(text, encoding="latin-1")
     FileFabricSink(tmp_path, "node-1").publish(GOOD)
-    assert yaml.safe_load(path.read_text())["status"]["domain"] == DOMAIN
+    assert yaml.load(path.read_text(), yaml.CSafeLoader)["status"]["domain"] == DOMAIN
 
 
 def test_without_kubernetes_a_survey_is_a_file(tmp_path: Path) -> None:

@@ -226,7 +226,7 @@ def test_without_kubernetes_the_backend_writes_the_fabric_to_a_file(tmp_path: Pa
         until(path.exists, "it is written")
     finally:
         part.stop()
-    assert yaml.safe_load(path.read_text())["status"]["domain"] == DOMAIN
+    assert yaml.load(path.read_text(), yaml.CSafeLoader)["status"]["domain"] == DOMAIN
 
 
 def test_in_kubernetes_the_backend_labels_the_node(gpu_watch: GpuWatch, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,7 +82,7 @@ def test_requests_in_the_file_of_a_run_are_those_of_the_flags(workspace: PlanWor
 
 def test_the_jobs_of_a_plan_have_the_requests(workspace: PlanWorkspace) -> None:
     done = run_plan("--nodes", workspace.nodes, "--total-gpus", 8, "--cpu", "12", "--memory", "64Gi", "-o", "manifests")
-    resources = yaml.safe_load(done.stdout)["spec"]["template"]["spec"]["containers"][0]["resources"]
+    resources = yaml.load(done.stdout, yaml.CSafeLoader)["spec"]["template"]["spec"]["containers"][0]["resources"]
     assert resources == {"limits": {GPU: "8"}, "requests": {"cpu": "12", "memory": "64Gi"}}
 
 

@@ -28,7 +28,7 @@ def imported(workspace: TemplateWorkspace, *configs: object, code: int = 0) -> t
     files = [workspace.write(f"osmo-{number}.json", config) for number, config in enumerate(configs)]
     done = gkm("template", "import", *files)
     assert done.returncode == code, done.stderr
-    return list(yaml.safe_load_all(done.stdout)), done.stderr.splitlines()
+    return list(yaml.load_all(done.stdout, yaml.CSafeLoader)), done.stderr.splitlines()
 
 
 def refused(workspace: TemplateWorkspace, config: object) -> str:

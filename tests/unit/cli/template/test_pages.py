@@ -20,7 +20,7 @@ from support.cli.template_files import SAMPLES, TemplateWorkspace, group_templat
 ROOT = Path(__file__).parents[4]
 PAGE = (ROOT / "docs" / "features" / "group-templates.md").read_text(encoding="utf-8")
 OSMO = (ROOT / "docs" / "reference" / "osmo.md").read_text(encoding="utf-8")
-BLOCKS = [list(yaml.safe_load_all(text)) for text in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)]
+BLOCKS = [list(yaml.load_all(text, yaml.CSafeLoader)) for text in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)]
 OPTIONS = ("templates", "pool", "group")
 SWITCH, TEMPLATES, POOL, GROUP_AND_JOB, RULES, CLAIMED_POD, NCCL_TEST, OTHER_KINDS = BLOCKS
 
@@ -30,7 +30,7 @@ def section(heading: str) -> str:
 
 
 def test_the_first_group_is_the_sample() -> None:
-    sample = yaml.safe_load_all((SAMPLES / "compute-domain.yaml").read_text(encoding="utf-8"))
+    sample = yaml.load_all((SAMPLES / "compute-domain.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
     assert [*TEMPLATES, *POOL, *GROUP_AND_JOB] == list(sample)
 
 
@@ -45,7 +45,7 @@ def test_the_list_of_kinds_allows_the_sample_beside_it(tmp_path: Path) -> None:
         "Secret"
     ]
     rights = gkm("template", "rights", "--config", config_file)
-    granted = next(yaml.safe_load_all(rights.stdout))["rules"]
+    granted = next(yaml.load_all(rights.stdout, yaml.CSafeLoader))["rules"]
     assert [(rule["apiGroups"], rule["resources"]) for rule in granted] == [
         ([""], ["configmaps", "secrets"]),
         (["resource.nvidia.com"], ["computedomains"]),

@@ -60,7 +60,7 @@ def test_the_tree_is_drawn_with_its_nodes(racks: Path) -> None:
 
 
 def test_hypernodes_have_existing_members_and_rising_tiers(racks: Path) -> None:
-    objects = list(yaml.safe_load_all(topology("build", "--nodes", racks, "-o", "hypernodes").stdout))
+    objects = list(yaml.load_all(topology("build", "--nodes", racks, "-o", "hypernodes").stdout, yaml.CSafeLoader))
     seen = {f"gpu-{at}": 0 for at in range(8)} | {"alone": 0}
     for found in objects:
         assert found["metadata"]["labels"] == {"volcano.sh/network-topology-source": "gkm"}
@@ -72,7 +72,7 @@ def test_hypernodes_have_existing_members_and_rising_tiers(racks: Path) -> None:
 
 @pytest.mark.parametrize(("form", "group"), [("kueue", "kueue.x-k8s.io/v1beta2"), ("kai", "kai.scheduler/v1alpha1")])
 def test_commands_write_the_labels_that_a_topology_names(racks: Path, form: str, group: str) -> None:
-    (found,) = yaml.safe_load_all(topology("build", "--nodes", racks, "-o", form).stdout)
+    (found,) = yaml.load_all(topology("build", "--nodes", racks, "-o", form).stdout, yaml.CSafeLoader)
     assert (found["apiVersion"], found["metadata"]["name"]) == (group, "gkm")
     keys = [level["nodeLabel"] for level in found["spec"]["levels"]]
     assert keys[-1] == "kubernetes.io/hostname"
@@ -114,16 +114,16 @@ def test_labels_of_levels_that_vanished_are_removed_also_from_quarantined_nodes(
 
 def test_no_form_creates_a_node_that_was_deleted_meanwhile(racks: Path) -> None:
     for form in ("hypernodes", "kueue", "kai", "grove", "nfd"):
-        objects = yaml.safe_load_all(topology("build", "--nodes", racks, "-o", form).stdout)
+        objects = yaml.load_all(topology("build", "--nodes", racks, "-o", form).stdout, yaml.CSafeLoader)
         assert "Node" not in {each["kind"] for each in objects}
 
 
 def test_slurm_gets_the_same_domains_as_volcano_and_the_output_is_deterministic(racks: Path) -> None:
     texts = {form: topology("build", "--nodes", racks, "-o", form).stdout for form in ("slurm-tree", "slurm-block")}
     assert texts == {form: topology("build", "--nodes", racks, "-o", form).stdout for form in texts}
-    ((tree,), (block,)) = (yaml.safe_load(text) for text in texts.values())
+    ((tree,), (block,)) = (yaml.load(text, yaml.CSafeLoader) for text in texts.values())
     names = {each["switch"] for each in tree["tree"]["switches"]}
-    objects = yaml.safe_load_all(topology("build", "--nodes", racks, "-o", "hypernodes").stdout)
+    objects = yaml.load_all(topology("build", "--nodes", racks, "-o", "hypernodes").stdout, yaml.CSafeLoader)
     assert {each["metadata"]["name"] for each in objects} <= names
     assert {each["block"] for each in block["block"]["blocks"]} <= names
 
@@ -140,7 +140,7 @@ def test_the_name_of_a_topology_is_the_configured_one(racks: Path, tmp_path: Pat
     config = tmp_path / "config.yaml"
     config.write_text("topology: {kueue: fabric, nodeLabels: true}\n")
     done = topology("build", "--nodes", racks, "--config", config, "-o", "kueue")
-    assert next(yaml.safe_load_all(done.stdout))["metadata"]["name"] == "fabric"
+    assert next(yaml.load_all(done.stdout, yaml.CSafeLoader))["metadata"]["name"] == "fabric"
 
 
 def test_the_hosts_of_a_rack_are_in_the_leaf_group_of_its_switches(tmp_path: Path) -> None:
@@ -286,7 +286,7 @@ def test_what_is_wrong_stands_on_standard_error_beside_objects(tmp_path: Path) -
     done = topology("build", "--nodes", nodes, "-o", "hypernodes")
     assert done.returncode == 0
     assert "quarantined: DomainInSeveralBlocks: gpu-0, gpu-1: " in done.stderr
-    assert [found["metadata"]["name"] for found in yaml.safe_load_all(done.stdout)] == [
+    assert [found["metadata"]["name"] for found in yaml.load_all(done.stdout, yaml.CSafeLoader)] == [
         "block-b1",
         "cluster-default",
         "region-default",

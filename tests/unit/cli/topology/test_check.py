@@ -236,7 +236,7 @@ def test_quarantined_nodes_stand_with_their_labels(tmp_path: Path) -> None:
     assert (first["node"], first["reason"], first["labels"]["block"]) == ("gpu-0-0", "DomainInSeveralBlocks", "b1")
     assert {each["reason"] for each in result["findings"]} == {"DomainInSeveralBlocks"}
     as_yaml = topology("check", "--nodes", tmp_path / "nodes.json", "-o", "yaml")
-    assert yaml.safe_load(as_yaml.stdout) == result
+    assert yaml.load(as_yaml.stdout, yaml.CSafeLoader) == result
 
 
 @settings(max_examples=examples(60))

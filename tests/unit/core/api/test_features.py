@@ -9,7 +9,7 @@ from support.operator.deployment import ROOT
 
 
 def test_each_feature_is_a_value_of_the_chart() -> None:
-    values = yaml.safe_load((ROOT / "deploy/chart/gkm/values.yaml").read_text())
+    values = yaml.load((ROOT / "deploy/chart/gkm/values.yaml").read_text(), yaml.CSafeLoader)
     assert set(Feature) == set(values["features"])
 
 

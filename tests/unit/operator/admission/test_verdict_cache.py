@@ -140,7 +140,7 @@ def key_file(tmp_path: Path, images: Shelf) -> Path:
 
 @pytest.mark.parametrize("taken", ["replaced", "removed", "rewritten"])
 def test_a_removed_key_invalidates_cached_verdicts(images: Shelf, key_file: Path, taken: str) -> None:
-    value = yaml.safe_load(images.config())
+    value = yaml.load(images.config(), yaml.CSafeLoader)
     value["verification"]["policies"] = [{"keys": [str(key_file)]}]
     real = CheckedImages.of(parse(yaml.safe_dump(value)))
     verdicts = VerdictCache(real, real.verifier.stamp)

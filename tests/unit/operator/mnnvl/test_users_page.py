@@ -19,7 +19,7 @@ from support.grove.json_patch import patched
 from support.grove.typed import GPUS, a_pod_clique
 
 PAGE = (Path(__file__).parents[4] / "docs" / "features" / "computedomains.md").read_text()
-EXAMPLES = [yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)]
+EXAMPLES = [yaml.load(text, yaml.CSafeLoader) for text in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)]
 SWITCH, QUOTA, AUTO, GROUPS, INJECTED, JOB = EXAMPLES
 NAMES = [re.findall(r"`([^`]+)`", line) for line in re.findall(r"^ComputeDomains: (.*?\.)(?: |$)", PAGE, re.MULTILINE)]
 
