@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from http.client import RemoteDisconnected
 
 import pytest
 from support.operator.group_templates import (
@@ -44,6 +45,14 @@ def answer(webhook: Webhook, path: str, value: Json) -> Json | None:
     return dict(json.loads(text)["response"]) if status == 200 else None
 
 
+def answer_in_a_crowd(webhook: Webhook, value: Json) -> Json | None:
+    """Return the response to a template; None also if the server closed a slow connection while others waited."""
+    try:
+        return answer(webhook, "/grouptemplates", value)
+    except RemoteDisconnected:
+        return None
+
+
 def refusal(webhook: Webhook, path: str, value: Json) -> str:
     response = answer(webhook, path, value)
     assert response is not None
@@ -80,7 +89,7 @@ def test_a_crowd_of_hostile_templates_takes_nothing_from_other_requests(webhook:
         template(f"bad-{number}", config_map(data={"a": HOSTILE[number % len(HOSTILE)]})) for number in range(CROWD)
     ]
     with ThreadPoolExecutor(CROWD) as clients:
-        sent = [clients.submit(answer, webhook, "/grouptemplates", value) for value in values]
+        sent = [clients.submit(answer_in_a_crowd, webhook, value) for value in values]
         while not all(each.done() for each in sent):
             assert is_reviewed(webhook)
         responses = [each.result() for each in sent]

@@ -87,7 +87,7 @@ def test_many_values_are_refused(renderer: RenderingProcess, monkeypatch: pytest
     with pytest.raises(RenderingFailed, match="need more than 1 s of CPU time"):
         renderer.render([config_map(value=[f"{{{{ {number} }}}}" for number in range(40_000)])], SAMPLE)
     with pytest.raises(RenderingFailed, match="the result has more than 524288 bytes"):
-        renderer.render([config_map(value=["{{ WF_ID }}"] * 100_000)], SAMPLE)
+        renderer.render([config_map(value=["{{ 'x' * 100 }}"] * 6_000)], SAMPLE)
 
 
 def test_the_parts_of_a_group_add_up(renderer: RenderingProcess) -> None:
