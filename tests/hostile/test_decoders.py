@@ -157,6 +157,7 @@ def test_every_decoder_is_measured_or_not_foreign() -> None:
     assert set().union(*MEASURED.values()) <= set(DECODERS)
 
 
+@pytest.mark.timeout(900)  # thousands of texts are measured, each by a collection of garbage
 @pytest.mark.parametrize("group", GROUPS)
 def test_no_decoder_takes_more_memory_than_its_text_allows(group: str) -> None:
     names = [decoder.name for decoder in GROUPS[group]]

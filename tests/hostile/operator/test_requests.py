@@ -280,6 +280,7 @@ def test_large_bodies_at_once_stay_within_the_memory_that_the_container_has(tmp_
             client.close()
 
 
+@pytest.mark.timeout(900)  # hundreds of large bodies, a few at a time
 def test_large_bodies_about_workloads_stay_within_the_memory_that_the_container_has(tmp_path: Path) -> None:
     hostile = [(path, body) for path in REVIEWS for body in large_workloads(path)]
     with running(tmp_path) as victim, ThreadPoolExecutor(12) as clients:
@@ -289,6 +290,7 @@ def test_large_bodies_about_workloads_stay_within_the_memory_that_the_container_
         assert victim.peak_bytes() < WORKLOADS_LIMIT
 
 
+@pytest.mark.timeout(900)  # hundreds of large bodies, a few at a time
 def test_large_workloads_that_wait_for_a_slow_api_server_stay_within_the_memory_that_the_container_has(
     tmp_path: Path,
 ) -> None:
