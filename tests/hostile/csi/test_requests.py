@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.csi.nodes import publish_message
-from support.csi.scene import Scene, numbers, unpublished
+from support.csi.scene import Scene, numbers
 from support.examples import examples
 
 pytestmark = pytest.mark.mounts
@@ -66,7 +66,7 @@ def test_attributes_of_every_kind(
     answer = scene.ask(message)
     assert answer in MINE | {"OK"}
     if answer == "OK":
-        unpublished(scene, volume, target)
+        scene.rig.client.unpublish_as_kubelet(volume, target)
     assert not target.exists()
     scene.check()
 
@@ -92,7 +92,7 @@ def test_targets_of_every_kind(scene: Scene, more: Mapping[str, str], kind: str,
         assert answer in MINE | {"OK"}
         if answer == "OK":
             assert kind in ("fresh", "there", "in a private volume")
-            unpublished(scene, volume, target)
+            scene.rig.client.unpublish_as_kubelet(volume, target)
         # What is unpublished although it never was is no error, wherever kubelet says that it is.
         with contextlib.suppress(grpc.RpcError):
             scene.rig.client.unpublish(volume, target)

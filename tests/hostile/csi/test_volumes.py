@@ -7,7 +7,7 @@ import pytest
 from gkm.hoststate.names import CacheRef
 from support.csi.nodes import NAMESPACE
 from support.csi.rig import Rig
-from support.csi.scene import Scene, numbers, unpublished
+from support.csi.scene import Scene, numbers
 
 pytestmark = pytest.mark.mounts
 
@@ -25,7 +25,7 @@ def test_mounts_of_a_privileged_pod_end_with_its_volume(scene: Scene, what: str,
         "deep": ["sh", "-c", 'mount -t tmpfs x "$0" && mkdir "$0/y" && mount -t tmpfs y "$0/y"', inside],
     }
     assert rig.namespace.run(*commands[what]).returncode == 0
-    unpublished(scene, volume, target)
+    scene.rig.client.unpublish_as_kubelet(volume, target)
     assert rig.nothing_left(volume, target)
     scene.check()
 
@@ -51,7 +51,7 @@ def test_mounts_inside_a_volume_are_never_captured(scene: Scene) -> None:
     (rig.namespace.inside(target) / "file").touch()
     assert rig.namespace.run("mount", "--bind", "/etc", target / "deep").returncode == 0
     assert rig.namespace.run("mount", "--bind", "/etc/passwd", target / "file").returncode == 0
-    unpublished(scene, volume, target)
+    scene.rig.client.unpublish_as_kubelet(volume, target)
     assert kept(rig, volume) == {"mine": b"x", "file": b""}
     assert rig.nothing_left(volume, target)
 
@@ -72,7 +72,7 @@ def test_a_capture_never_exceeds_the_memory_of_the_pod(scene: Scene, trick: str)
             (inside / "one").write_bytes(bytes(8 << 20))
             for number in range(400):
                 (inside / f"link{number}").hardlink_to(inside / "one")
-    unpublished(scene, volume, target)
+    scene.rig.client.unpublish_as_kubelet(volume, target)
     scene.rig.driver.wait_for("changed files of a volume not copied, the volume is not captured")
     assert kept(scene.rig, volume) == {}
     scene.check()
@@ -87,7 +87,7 @@ def test_a_file_with_a_hole_and_one_with_two_names_are_captured(scene: Scene) ->
         file.write(b"y" * 50_000)
         file.seek(100_000)
         file.write(b"y")
-    unpublished(scene, volume, target)
+    scene.rig.client.unpublish_as_kubelet(volume, target)
     assert {name: len(data) for name, data in kept(scene.rig, volume).items()} == {
         "one": 100_000,
         "two": 100_000,

@@ -5,7 +5,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-import grpc
 import pytest
 from gkm.hoststate import families
 from gkm.hoststate.families import FamilyChoice
@@ -27,22 +26,6 @@ def published(rig: Rig, ref: CacheRef, **more: str) -> tuple[str, Path]:
     return volume, target
 
 
-def unpublished(rig: Rig, volume: str, target: Path) -> list[str]:
-    """Repeat unpublish as kubelet does; return the errors before the success."""
-    said: list[str] = []
-
-    def gone() -> bool:
-        try:
-            rig.client.unpublish(volume, target)
-        except grpc.RpcError as error:
-            said.append(f"{error.code().name}: {error.details()}")
-            return False
-        return True
-
-    until(gone, "the volume to go")
-    return said
-
-
 def captured(rig: Rig, volume: str) -> tuple[dict[str, Any], dict[str, bytes]]:
     place = rig.files.layout.captured / volume
     content = place / "content"
@@ -61,9 +44,9 @@ def test_a_capture_holds_the_added_files_and_none_of_the_cache(rig: Rig) -> None
     (inside / "key" / "k.json").unlink()
     (inside / "key" / "k.json").write_text('{"changed": 1}')
 
-    said = unpublished(rig, volume, target)
+    said = rig.client.unpublish_as_kubelet(volume, target)
 
-    assert all(one.startswith("ABORTED: ") and "the capture of its files" in one for one in said)
+    assert all("the capture of its files" in one for one in said)
     what, files = captured(rig, volume)
     assert files == {
         "new/deep/kernel": b"compiled",
@@ -87,14 +70,14 @@ def test_links_and_the_like_are_never_followed(rig: Rig, tmp_path: Path) -> None
     os.mkfifo(inside / "pipe")
     (inside / "real").write_text("x")
 
-    unpublished(rig, volume, target)
+    rig.client.unpublish_as_kubelet(volume, target)
 
     assert captured(rig, volume)[1] == {"real": b"x"}
 
 
 def test_a_pod_that_added_nothing_leaves_nothing(rig: Rig) -> None:
     volume, target = published(rig, rig.ready(CONTENT))
-    unpublished(rig, volume, target)
+    rig.client.unpublish_as_kubelet(volume, target)
     assert not (rig.files.layout.captured / volume).exists()
     assert rig.nothing_left(volume, target)
 
@@ -103,7 +86,7 @@ def test_a_volume_without_the_attribute_is_not_captured(rig: Rig) -> None:
     volume, target = rig.volume()
     rig.client.publish(volume, target, {"cacheName": rig.ready().name, "readOnly": "false"})
     (rig.namespace.inside(target) / "mine").write_text("mine")
-    assert unpublished(rig, volume, target) == []
+    assert rig.client.unpublish_as_kubelet(volume, target) == []
     assert not (rig.files.layout.captured / volume).exists()
 
 
@@ -115,7 +98,7 @@ def test_a_capture_beyond_the_bounds_fails_and_the_pod_ends(rig: Rig) -> None:
         deep.mkdir()
     (deep / "file").write_text("deep")
 
-    unpublished(rig, volume, target)
+    rig.client.unpublish_as_kubelet(volume, target)
 
     assert "more than 14 deep" in str(
         rig.driver.wait_for("changed files of a volume not copied, the volume is not captured")
@@ -130,7 +113,7 @@ def test_the_files_of_an_empty_volume_are_captured(rig: Rig) -> None:
     rig.client.publish(volume, target, asked)
     (rig.namespace.inside(target) / "compiled").write_text("all of it")
 
-    unpublished(rig, volume, target)
+    rig.client.unpublish_as_kubelet(volume, target)
 
     what, files = captured(rig, volume)
     assert files == {"compiled": b"all of it"}
@@ -166,7 +149,7 @@ def test_a_running_pod_requests_a_capture_by_a_file(rig: Rig, tmp_path: Path, ki
     _what, files = captured(rig, name)
     assert files.pop(".gkm-capture", b"") == b""
     assert files == {"new": b"compiled"}
-    unpublished(rig, volume, target)
+    rig.client.unpublish_as_kubelet(volume, target)
     assert rig.nothing_left(volume, target)
 
 
@@ -177,7 +160,7 @@ def test_the_capture_of_a_member_names_the_family_and_the_member(rig: Rig) -> No
     volume, target = published(rig, family)
     assert rig.files.layout.usage_file(member).exists()
     (rig.namespace.inside(target) / "new").write_text("compiled")
-    unpublished(rig, volume, target)
+    rig.client.unpublish_as_kubelet(volume, target)
     what, files = captured(rig, volume)
     assert (what["family"], what["cacheName"], what["cacheNamespace"]) == ("llama", member.name, "ml-apps")
     assert files == {"new": b"compiled"}

@@ -60,6 +60,27 @@ class Client:
     def unpublish(self, volume: str, target: Path) -> None:
         self.call("NodeUnpublishVolume", csi_pb2.NodeUnpublishVolumeRequest(volume_id=volume, target_path=str(target)))
 
+    def unpublish_as_kubelet(self, volume: str, target: Path) -> list[str]:
+        """Repeat unpublish while the driver asks for it; return its messages before the success.
+
+        Raises:
+            grpc.RpcError: it failed for another reason.
+        """
+        said: list[str] = []
+
+        def gone() -> bool:
+            try:
+                self.unpublish(volume, target)
+            except grpc.RpcError as error:
+                if error.code().name != "ABORTED":
+                    raise
+                said.append(str(error.details()))
+                return False
+            return True
+
+        until(gone, "the volume to go")
+        return said
+
     def refused(self, name: str, message: Message) -> tuple[str, str]:
         """Return code and message of a call that must fail."""
         try:

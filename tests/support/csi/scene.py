@@ -7,7 +7,6 @@ import grpc
 from gkm.hoststate.files import names_in
 from gkm_csi.proto import csi_pb2
 from support.csi.rig import Rig
-from support.host.waiting import until
 
 CACHE = {"__grp__k.json": '{"child_paths": {"k.json": "/old/k.json"}}', "k.json": "{}", "deep/er/file": "x"}
 numbers = count()
@@ -78,15 +77,3 @@ class Scene:
         assert not layout.captured.exists() or list(layout.captured.iterdir()) == []
         assert list(layout.relocated_in_memory(self.rig.record(self.volume).digest).glob(".tmp-*")) == []
         assert self.rig.client.call("Probe", csi_pb2.ProbeRequest()).ready.value
-
-
-def unpublished(scene: Scene, volume: str, target: Path) -> None:
-    def gone() -> bool:
-        try:
-            scene.rig.client.unpublish(volume, target)
-        except grpc.RpcError as error:
-            assert error.code().name == "ABORTED"
-            return False
-        return True
-
-    until(gone, "the volume to go")
