@@ -36,7 +36,7 @@ _HIP_NAME: Final = re.compile(r"gfx[0-9a-f]{3,4}", re.ASCII)
 
 @dataclass(slots=True)
 class TableScan:
-    """Collects the entries of a cache, and the GPUs that their code is for."""
+    """Collects the entries of a cache whose runtime is in the table of runtimes, and the GPUs of their code."""
 
     selected: Selection
     paths: dict[str, None] = field(default_factory=dict)

@@ -104,7 +104,8 @@ class RegistryWrites(RegistryHosts):
         """Delete a tag, or the manifest of a digest; succeed if it does not exist.
 
         Raises:
-            GKMError: NOT_ALLOWED when the registry refuses; UNAUTHORIZED, REGISTRY_UNAVAILABLE.
+            GKMError: NOT_ALLOWED if the registry offers no such deletion or the configuration does not allow the
+                registry, UNAUTHORIZED if the account lacks the right, REGISTRY_UNAVAILABLE.
         """
         self.check_allowed(ref)
         request = RegistryRequest("DELETE", self.url(ref.registry, ref.repository, f"manifests/{ref.target}"))

@@ -136,7 +136,10 @@ class TrustPolicy:
             return None
 
     def is_unnamed_identity(self, finding: SignatureFinding) -> bool:
-        """Return whether the signature is good, but the policy does not name its signer."""
+        """Return whether a valid certificate made the signature, whose holder the policy does not name; False for keys.
+
+        The signed digest is not considered.
+        """
         return bool(finding.signer.identity) and not self.trusts(finding.signer)
 
     def is_satisfied(self, signers: Iterable[Signer]) -> bool:

@@ -136,10 +136,10 @@ Patch = tuple[Target, Annotations]
 
 
 class DomainStatusController:
-    """Writes the marks of use and the condition MNNVLReady of ComputeDomains.
+    """Writes annotations: the condition MNNVLReady of each ComputeDomain, and which pods use it and its claim template.
 
-    `source` has the domains and claim templates, `observer` the other objects. `conditions` returns the conditions of
-    the whole feature.
+    `source` has the domains and claim templates, `observer` pods, nodes and PodCliques. `conditions` returns the
+    conditions of the whole feature, for the ConfigMap `gkm-domains`.
     """
 
     def __init__(
