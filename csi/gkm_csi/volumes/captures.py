@@ -64,9 +64,8 @@ class Captures:
             if task is None:
                 if self._directory(record).exists():
                     return True
-                task = self._running[record.volume_id] = self._pool.submit(
-                    self._capture, record, self._directory(record)
-                )
+                self._running[record.volume_id] = self._pool.submit(self._capture, record, self._directory(record))
+                return False
             if not task.done():
                 return False
             del self._running[record.volume_id]

@@ -11,7 +11,6 @@ from support.csi.driver import MAIN, Client, driver
 from support.csi.namespaces import private_namespace
 from support.csi.nodes import node_files
 from support.csi.rig import Rig
-from support.host.waiting import until
 
 pytestmark = pytest.mark.mounts
 EMPTY = {"ifUnavailable": "empty"}
@@ -71,16 +70,8 @@ def test_what_a_pod_without_a_cache_compiles_is_captured_in_auto(
     rig.client.publish(volume, target, {"cacheName": ref.name, **attributes})
     assert rig.record(volume).digest == ""
     (rig.namespace.inside(target) / "kernel.json").write_text("{}")
+    rig.client.unpublish_as_kubelet(volume, target)
 
-    def gone() -> bool:
-        try:
-            rig.client.unpublish(volume, target)
-        except Exception as error:  # noqa: BLE001 -- kubelet repeats every failure
-            assert "the capture of its files" in str(error)
-            return False
-        return True
-
-    until(gone, "the volume to go")
     place = rig.files.layout.captured / volume
     assert place.exists() is captured
     if captured:
