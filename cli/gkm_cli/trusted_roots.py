@@ -104,7 +104,7 @@ def _refresh(mirror: str, first_root: bytes, directory: Path) -> None:
     updater.refresh()
     target = updater.get_targetinfo(_TARGET)
     if target is None or target.length > MAX_ROOT_BYTES:
-        raise RepositoryError(f"it has no {_TARGET}")
+        raise RepositoryError(f"the TUF repository has no {_TARGET}")
     if updater.find_cached_target(target) is None:
         updater.download_target(target)
     files.replace(directory / _STAMP, b"")

@@ -217,14 +217,14 @@ def _add_webhook_configuration(parser: Parser, text: str) -> None:
 
 def _switch(text: str) -> bool:
     if text not in {"on", "off"}:
-        raise argparse.ArgumentTypeError("on or off")
+        raise argparse.ArgumentTypeError("write on or off")
     return text == "on"
 
 
 def _budget(text: str) -> float:
     seconds = float(text)
     if not 0 < seconds <= MAX_BUDGET_SECONDS:
-        raise argparse.ArgumentTypeError(f"between 0 and {MAX_BUDGET_SECONDS:g} seconds")
+        raise argparse.ArgumentTypeError(f"write a number between 0 and {MAX_BUDGET_SECONDS:g} seconds")
     return seconds
 
 
@@ -248,7 +248,7 @@ def _add_provider_flags(parser: Parser) -> None:
 
 def _bytes(text: str) -> int:
     if not text.isascii() or not text.isdigit():
-        raise argparse.ArgumentTypeError("a number of bytes")
+        raise argparse.ArgumentTypeError("write a number of bytes")
     return int(text)
 
 

@@ -159,7 +159,7 @@ def _listed(directory: Path) -> dict[str, tuple[int, int, int]]:
             if stat.S_ISREG(status.st_mode):
                 found[entry.name] = (status.st_mtime_ns, status.st_size, status.st_ino)
             if len(found) > MAX_FILES:
-                raise OSError(f"more than {MAX_FILES} manifests")
+                raise OSError(f"the directory has more than {MAX_FILES} manifests")
     return found
 
 
@@ -196,7 +196,7 @@ def _documents(text: bytes) -> Iterator[object]:
         found = (document for document in documents.decode_all(text) if document is not None)
         for number, document in enumerate(found, 1):
             if number > MAX_DOCUMENTS:
-                raise BadManifest(f"more than {MAX_DOCUMENTS} documents")
+                raise BadManifest(f"the manifest has more than {MAX_DOCUMENTS} documents")
             yield document
     except documents.InvalidYAML as error:
         raise BadManifest(f"not YAML: {error}") from error

@@ -69,7 +69,10 @@ class Trash:
                 name = next(self._names(), None)
             except OSError as error:
                 name = None
-                _LOG.error("deletion of removed store entries stopped, trash unreadable", extra=fields(why=str(error)))
+                _LOG.error(
+                    "store's trash unreadable, removed entries stay on the disk until a later pass",
+                    extra=fields(why=str(error)),
+                )
             if name is None:
                 self._is_running = False
                 self._changed.notify_all()

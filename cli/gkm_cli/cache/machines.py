@@ -192,7 +192,7 @@ def _each(document: object) -> Iterable[NodeGPUs]:
 
 def _some(items: list[Any]) -> list[Any]:
     if not items:
-        raise _Invalid("its list is empty")
+        raise _Invalid("its list of machines is empty")
     return items
 
 

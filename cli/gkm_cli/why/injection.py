@@ -40,7 +40,7 @@ def read_report(text: str) -> InjectionReport:
         ReportUnreadable: the text is too long, or no report.
     """
     if len(text) > MAX_REPORT:
-        raise ReportUnreadable("is longer than any of the webhook")
+        raise ReportUnreadable("is longer than any report that the webhook writes")
     try:
         return msgspec.json.decode(text, type=InjectionReport)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:

@@ -87,8 +87,8 @@ def parse_conditions(text: str) -> tuple[Condition, ...]:
 
 def _parse(text: str, kind: type[T]) -> T:
     if len(text) > MAX_BYTES:
-        raise ValueError(f"longer than {MAX_BYTES} characters")
+        raise ValueError(f"the JSON has more than {MAX_BYTES} characters")
     try:
         return msgspec.json.decode(text, type=kind)
     except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
+        raise ValueError("the JSON is nested too deeply") from error

@@ -110,8 +110,8 @@ def parse_status(text: str) -> TopologyStatus:
         ValueError: the text is no report, or too long.
     """
     if len(text) > MAX_BYTES:
-        raise ValueError(f"longer than {MAX_BYTES} characters")
+        raise ValueError(f"the JSON has more than {MAX_BYTES} characters")
     try:
         return msgspec.json.decode(text, type=TopologyStatus)
     except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
+        raise ValueError("the JSON is nested too deeply") from error

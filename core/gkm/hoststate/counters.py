@@ -120,7 +120,7 @@ def load(layout: Layout) -> NodeCounters:
 
 def _from_json(value: Mapping[str, Any]) -> NodeCounters:
     if value["version"] != _VERSION or value["bounds"] != list(BUCKET_BOUNDS):
-        raise ValueError("of another version")
+        raise ValueError("the counters are of another version of GKM")
     publishes = value["publish"]
     if not isinstance(publishes, dict) or not publishes.keys() <= CODES:
         raise ValueError("publish: a key is not a gRPC code")

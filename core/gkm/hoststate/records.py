@@ -145,7 +145,7 @@ def _to_json(record: VolumeRecord) -> dict[str, Any]:
 
 def _from_json(volume_id: str, value: Mapping[str, Any]) -> VolumeRecord:
     if value["volumeId"] != volume_id:
-        raise ValueError(f"names volume {value['volumeId']!r}")
+        raise ValueError(f"the record names another volume: {value['volumeId']!r}")
     namespace = value["cacheNamespace"]
     return VolumeRecord(
         volume_id=volume_id,

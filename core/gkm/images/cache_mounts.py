@@ -37,6 +37,7 @@ def cache_mounts(labels: dict[str, str]) -> CacheMounts:
     label = labels.get(LABEL, "").encode(errors="replace")
     if len(label) > MAX_LABEL:
         raise GKMError(
-            Reason.METADATA_INVALID, f"the label {LABEL} has {len(label)} bytes, at most {MAX_LABEL} are read"
+            Reason.METADATA_INVALID,
+            f"the label {LABEL} has {len(label)} bytes, at most {MAX_LABEL} are read: the further trees are not known",
         )
     return decode(label, CacheMounts, f"the label {LABEL}") if label else ()

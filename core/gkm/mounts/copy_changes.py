@@ -52,7 +52,9 @@ def copy_changes(view: MountedView, lowers: Sequence[int], destination: Path, ma
 
 def _check_count(entries: int) -> None:
     if entries > MAX_FILES:
-        raise LayerTooLarge(f"more than {MAX_FILES} files and directories")
+        raise LayerTooLarge(
+            f"the pod changed more than {MAX_FILES} files and directories of its volume: they are not captured"
+        )
 
 
 class _Copier:
@@ -85,7 +87,10 @@ class _Copier:
         # Checked before the first read: a sparse file claims any size. An empty file takes a block of the disk too.
         self._remaining_bytes -= max(1, -(-status.st_size // BLOCK_BYTES)) * BLOCK_BYTES
         if self._remaining_bytes < 0:
-            raise LayerTooLarge(f"more than {self._max_bytes} bytes")
+            raise LayerTooLarge(
+                f"the files that the pod changed have more than the {self._max_bytes} bytes that its layer or the free "
+                "disk space can hold: they are not captured"
+            )
         destination.mkdir(0o700, parents=True, exist_ok=True)
         with os.fdopen(os.open(destination / name, _WRITE, 0o400), "wb") as target:
             # A file that grows meanwhile is copied up to its first size.

@@ -85,7 +85,7 @@ class _Walk:
 
     def directory(self, source: int, lowers: Sequence[int], parents: tuple[str, ...]) -> None:
         if len(parents) > MAX_DEPTH:
-            raise LayerTooLarge(f"directories lie more than {MAX_DEPTH} deep")
+            raise LayerTooLarge(f"the changed files of the pod lie more than {MAX_DEPTH} directories deep")
         # One entry at a time: the names of all files that a pod may leave exceed the memory of this process.
         with os.scandir(source) as entries:
             for entry in entries:

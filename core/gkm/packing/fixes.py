@@ -244,7 +244,9 @@ class RefusalSearch:
                 break
             if monotonic() >= self.until or tried >= MAX_PARTS:
                 if best is None:
-                    raise TooLargeError(f"the search ended after {SECONDS:g} seconds or {MAX_PARTS} areas")
+                    raise TooLargeError(
+                        f"the search for changes that let the run fit ended after {SECONDS:g} seconds or {MAX_PARTS} areas"
+                    )
                 return best._replace(proven=False)
             model = Pools(self.offer, request, sizes, domains, ceilings=given, gains=gains or {})
             solved = model.program.solve(objectives(model), SearchLimits(self.until, _NODES))

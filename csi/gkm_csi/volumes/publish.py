@@ -112,7 +112,7 @@ class VolumePublisher:
             waiting_pods.mark_waiting(self.layout, ref)
         except OSError:
             _LOG.exception(
-                "record that a pod waits for a cache not written, the cache gets no priority",
+                "record that a pod waits for a cache not written, the agent does not pull it first",
                 extra=fields(cache=str(ref)),
             )
 

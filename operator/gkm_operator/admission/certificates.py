@@ -324,7 +324,10 @@ class Rotation:
                 pause = self._times.copy_seconds if isinstance(error, NotTrusted) else self._times.retry_seconds
                 if str(error) != last_error:
                     last_error = str(error)
-                    _LOG.warning("webhook CA not trusted yet", extra=fields(why=last_error))
+                    _LOG.warning(
+                        "CA of this replica not in the webhook configurations yet, checked again",
+                        extra=fields(why=last_error),
+                    )
             else:
                 last_error = ""
                 metrics.succeeded("certificate")

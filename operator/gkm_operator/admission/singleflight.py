@@ -61,7 +61,7 @@ class SingleFlight(Generic[T]):
             future = self._join(key, owners, work, until)
             try:
                 if not wait((future,), _remaining_seconds(until)).done:
-                    raise NotInTime(f"its registry did not answer within {limit:g} s")
+                    raise NotInTime(f"the registry of the image did not answer within {limit:g} s")
                 return future.result()
             finally:
                 # The error refers to this frame, and the future to the error: without `del`, the registry's data would

@@ -99,21 +99,25 @@ def check_announcement(namespace: str, node: str, found: ReportedCapture, regist
     """
     hardware = Hardware(found.backend, found.arch, 0, found.driver, found.runtime, found.version)
     if not _is_possible(hardware):
-        raise GKMError(Reason.METADATA_INVALID, "GKM does not capture its hardware or its runtime")
+        raise GKMError(
+            Reason.METADATA_INVALID, "the announced capture is for hardware or a runtime that GKM does not capture"
+        )
     digest = found.content_digest or ""
     base = found.base or ""
     if not _is_possible_family(found.family, base):
-        raise GKMError(Reason.METADATA_INVALID, "a pod and a node cannot name its family or its base")
+        raise GKMError(
+            Reason.METADATA_INVALID, "the announced capture names a family or a base that its pod and node cannot name"
+        )
     if not _DIGEST.search(digest) or found.name != _name(found.family, found.runtime, found.arch, digest):
-        raise GKMError(Reason.METADATA_INVALID, "its name does not match its content")
+        raise GKMError(Reason.METADATA_INVALID, "the name of the announced capture does not match its content")
     wanted = repository(registry, namespace, found.runtime)
     if not is_image_in(found.image, wanted):
-        raise GKMError(Reason.NOT_ALLOWED, f"its image is not in {wanted}, by digest")
+        raise GKMError(Reason.NOT_ALLOWED, f"the image of the announced capture is not in {wanted}, by digest")
     time = utc_time(found.time)
     if time is None:
-        raise GKMError(Reason.METADATA_INVALID, "its time is invalid")
+        raise GKMError(Reason.METADATA_INVALID, "the time of the announced capture is invalid")
     if time > now + CLOCK_SKEW:
-        raise GKMError(Reason.METADATA_INVALID, "its time is later than now")
+        raise GKMError(Reason.METADATA_INVALID, "the time of the announced capture is later than now")
     return Announcement(namespace, found.name, found.image, hardware, digest, time, (node,), found.family, base)
 
 

@@ -397,7 +397,7 @@ class CapturesReconciler:
     def _check_name(self, announced: Announcement, *, cluster: bool) -> None:
         """Refuse a name that an object has: a registered capture is not among those to register."""
         if self._observed.get(CacheKey("" if cluster else announced.namespace, announced.name)) is not None:
-            raise GKMError(Reason.NOT_ALLOWED, "a user made a cache of this name")
+            raise GKMError(Reason.NOT_ALLOWED, "a cache of this name exists, which a user created")
 
     def _refuse(self, namespace: str, key: AttemptKey, node: str, name: str, error: GKMError) -> None:
         is_new = self._attempts.failed(namespace, key, error)

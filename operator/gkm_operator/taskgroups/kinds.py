@@ -192,7 +192,8 @@ class KindWatches:
         """Stop the watch of a kind or version that is not served any more; its objects are not observed any more."""
         version = feed.reflector.resource.api_version
         _LOG.warning(
-            "kind in task groups no longer served, no longer watched", extra=fields(kind=str(kind), version=version)
+            "API server no longer serves this version of a kind that task groups create, watch ended",
+            extra=fields(kind=str(kind), version=version),
         )
         del self._feeds[kind]
         feed.retire()

@@ -48,7 +48,7 @@ def find(layout: Layout, digest: str) -> StoreEntry | None:
         return None
     listed, count = found
     if listed.digest != digest:
-        raise UnreadableState(f"{path / FILE_LIST}: it lists another entry")
+        raise UnreadableState(f"{path / FILE_LIST}: it lists the files of another entry")
     if not exists(layout, digest):
         raise UnreadableState(f"{path}: the entry has no {CONTENT}/")
     return StoreEntry(digest, path, listed.size_bytes, count)

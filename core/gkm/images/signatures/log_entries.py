@@ -65,7 +65,9 @@ def from_annotation(annotation: str) -> LogEntry:
         GKMError: METADATA_INVALID.
     """
     if len(annotation) > MAX_ANNOTATION:
-        raise GKMError(Reason.METADATA_INVALID, f"its log entry has more than {MAX_ANNOTATION} characters")
+        raise GKMError(
+            Reason.METADATA_INVALID, f"the log entry of the signature has more than {MAX_ANNOTATION} characters"
+        )
     bundle = decode(annotation.encode(), _Annotation, "log entry")
     return LogEntry(
         bundles.LogId(_unhex(bundle.payload.log_id, "id of a log")),
@@ -89,7 +91,9 @@ def from_response(raw: bytes) -> LogEntry:
     """Parse the log entry in a response of Rekor 1, `{uuid: entry}`; raises as `from_annotation` does."""
     answer = decode(raw, dict[str, _EntryResponse], "answer of the log")
     if len(answer) != 1:
-        raise GKMError(Reason.METADATA_INVALID, f"the log answers with {len(answer)} entries instead of one")
+        raise GKMError(
+            Reason.METADATA_INVALID, f"the transparency log answers with {len(answer)} entries instead of one"
+        )
     return _from_entry_response(*answer.values())
 
 

@@ -207,9 +207,11 @@ def _annotated(annotations: dict[str, str]) -> tuple[bytes, LogEntry | None]:
 
 def _der(pem: str) -> bytes:
     if len(pem) > MAX_ANNOTATION:
-        raise GKMError(Reason.METADATA_INVALID, f"its certificate has more than {MAX_ANNOTATION} characters")
+        raise GKMError(
+            Reason.METADATA_INVALID, f"the certificate of the signature has more than {MAX_ANNOTATION} characters"
+        )
     try:
         certificate = x509.load_pem_x509_certificate(pem.encode())
     except MALFORMED as error:
-        raise GKMError(Reason.METADATA_INVALID, "its certificate cannot be read") from error
+        raise GKMError(Reason.METADATA_INVALID, "the certificate of the signature cannot be read") from error
     return certificate.public_bytes(serialization.Encoding.DER)

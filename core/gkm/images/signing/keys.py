@@ -47,7 +47,7 @@ class _Cost(Struct, rename={"n": "N"}):
     def __post_init__(self) -> None:
         """Refuse parameters that need too much memory (RFC 7914, section 2: 128 * N * r bytes)."""
         if 128 * self.n * self.r > MAX_SCRYPT_BYTES:
-            raise ValueError(f"its key derivation wants more than {MAX_SCRYPT_BYTES >> 20} MiB")
+            raise ValueError(f"its key derivation would take more than {MAX_SCRYPT_BYTES >> 20} MiB of memory")
 
 
 class _Derivation(Struct):

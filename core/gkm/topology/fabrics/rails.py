@@ -78,4 +78,6 @@ class _Forest:
             if 2 * common > sum(sizes) - common:
                 self._parents[self.root(first)] = self.root(second)
         if self._work > MAX_WORK:
-            raise TooIrregular("its switches share hosts in no order, so no groups of leaves can be found")
+            raise TooIrregular(
+                "the leaf switches of the fabric share hosts in no regular order, so no groups of leaves can be found"
+            )

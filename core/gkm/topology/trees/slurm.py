@@ -57,7 +57,7 @@ def tree_topology(tree: Tree, settings: Topology, name: str) -> list[dict[str, A
 
     outer = nested(tree, ((at, _Unit(node, is_node=True)) for at, node in enumerate(tree.nodes)), switch)
     if not switches:
-        raise NoDomains("no node is in a domain")
+        raise NoDomains("no node is in a domain of any level: Slurm would have no switch")
     widest = [unit.name for unit in outer if not unit.is_node]
     if len(widest) > 1:
         switches.append({"switch": name, "children": ",".join(widest)})
@@ -76,7 +76,7 @@ def block_topology(tree: Tree, settings: Topology, name: str) -> list[dict[str, 
     """
     closest = [domain for domain in tree.domains[0] if not domain.own]
     if not closest:
-        raise NoDomains(f"no node is in a domain of the level {tree.levels[0]}")
+        raise NoDomains(f"no node is in a domain of the closest level, {tree.levels[0]}: Slurm would have no block")
     blocks = [
         {"block": _name(domain, tree, settings), "nodes": ",".join(tree.nodes[domain.first : domain.end])}
         for domain in closest

@@ -86,7 +86,7 @@ class SetDomainsReader:
             return None
         found = self._view.pod_clique_set(namespace, name, uid, again=again)
         if controlled and (found is None or uid not in ("", found.metadata.uid)):
-            raise ViewUnavailable(f"its PodCliqueSet {name[:253]} is not found")
+            raise ViewUnavailable(f"the PodCliqueSet {name[:253]} that owns the PodClique is not found")
         return found
 
     def read(

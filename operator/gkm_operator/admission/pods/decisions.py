@@ -282,7 +282,9 @@ class _Decision:
         stated = self._stated_path(ref, environment(runtimes, ""))
         if volume is None or (stated and stated != volume.path):
             built = volume.path if volume else ""
-            raise NoImageVolume(f"the pod wants it at {quoted(stated)}, and its image was built for {quoted(built)}")
+            raise NoImageVolume(
+                f"the pod mounts the cache at {quoted(stated)}, and its image was built for {quoted(built)}"
+            )
         return choice.member, volume, choice.further
 
     def _add_pull_secrets(self, ref: CacheRef, member: ThinCache) -> None:

@@ -257,7 +257,7 @@ class SurveyFeed:
             Retry: the surveys are not listed yet.
         """
         if not (self._watch.nodes.synced.is_set() and self._watch.surveys.synced.is_set()):
-            raise Retry("the surveys are not listed yet")
+            raise Retry("the ConfigMaps with InfiniBand surveys of nodes are not listed yet")
         chosen = self._chosen()
         self._absent = {node: digest for node, digest in self._absent.items() if node in chosen}
         for node in self._published.keys() - chosen.keys():

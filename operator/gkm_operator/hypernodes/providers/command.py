@@ -235,7 +235,7 @@ def _names(earlier: ProviderTreeSpec) -> frozenset[str]:
         return frozenset(each.name for each in unpack(earlier.tree).hypernodes) if earlier.tree else frozenset()
     except InvalidTree as error:
         _LOG.warning(
-            "tree of the earlier process cannot be read, HyperNodes may get new names", extra=fields(why=str(error))
+            "tree saved in the ProviderTree is damaged, HyperNodes may get new names", extra=fields(why=str(error))
         )
         return frozenset()
 

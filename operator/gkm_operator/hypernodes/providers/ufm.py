@@ -96,20 +96,22 @@ class HttpsSource:
                     return read_body(response, MAX_BODY_BYTES, deadline)
             except GKMError as error:
                 raise ProviderFailed(
-                    f"cannot read its server: {_BODY_FAULTS.get(error.reason, 'not permitted')}"
+                    f"cannot read the HTTPS server in its url: {_BODY_FAULTS.get(error.reason, 'GKM does not permit its address')}"
                 ) from None
             except HTTPError as error:
                 fault = TIMED_OUT if exchange.expired else describe_error(error)[0]
-                raise ProviderFailed(f"cannot read its server: {fault}") from None
+                raise ProviderFailed(f"cannot read the HTTPS server in its url: {fault}") from None
 
 
 def _check_status(status: int) -> None:
     if status in _REFUSED:
-        raise ProviderFailed(f"cannot read its server: it refuses the credentials (status {status})")
+        raise ProviderFailed(f"cannot read the HTTPS server in its url: it refuses the credentials (status {status})")
     if status in _REDIRECTS:
-        raise ProviderFailed(f"cannot read its server: it redirects (status {status}); url must name the final address")
+        raise ProviderFailed(
+            f"cannot read the HTTPS server in its url: it redirects (status {status}); url must name the final address"
+        )
     if status != _OK:
-        raise ProviderFailed(f"cannot read its server: it answers with status {status}")
+        raise ProviderFailed(f"cannot read the HTTPS server in its url: it answers with status {status}")
 
 
 PAGE_ROWS = 1_000
@@ -173,5 +175,5 @@ def _read(source: HttpsSource, path: str, counted: Counted, known: Known) -> Fab
                 break
         subnets = (subnet(rows),)
     except OutputUnreadable as error:
-        raise ProviderFailed(f"cannot read its server: {error}") from None
+        raise ProviderFailed(f"cannot read the HTTPS server in its url: {error}") from None
     return from_subnets(subnets, known.view.fabrics("Ports"), known.nodes, known.existing, counted=counted)

@@ -151,7 +151,9 @@ class HyperNodeWriter:
         end = self._clock() + PASS_SECONDS
         for write in writes:
             if not (self._pace() and self._changes_of_others == before and (is_current() or self._clock() < end)):
-                raise Retry("another tree is wanted, or HyperNodes of other sources have changed")
+                raise Retry(
+                    "these writes of HyperNodes are obsolete: another tree is wanted, or HyperNodes of other sources have changed"
+                )
             if why := self._send(write, server.objects):
                 name = write.hypernode.name
                 self._refused[name] = _Refusal(wanted.get(name), why, self._clock() + REFUSED_SECONDS)
@@ -164,7 +166,9 @@ class HyperNodeWriter:
 
     def _wait(self, until: float, sender: str) -> None:
         if (rest := until - self._clock()) > 0:
-            raise Blocked(TopologyReason.WRITING, f"waits until no request of {sender} can arrive", after=rest)
+            raise Blocked(
+                TopologyReason.WRITING, f"waits until a late request of {sender} can no longer arrive", after=rest
+            )
 
     def _changed(self, old: HyperNodeObject | None, new: HyperNodeObject | None) -> None:
         """Count the changes of others that can make the next write of a pass invalid."""
@@ -225,7 +229,7 @@ class HyperNodeWriter:
             if write.action == "create":
                 objects[name] = self._api.create(HYPERNODES, manifest(write.hypernode))
             elif found is None:
-                raise Retry("a HyperNode is gone")
+                raise Retry("a HyperNode that GKM was changing no longer exists")
             elif (answer := self._change(write, found)) is not None:
                 objects[name] = answer
             self._own.answered(name, objects.get(name))

@@ -197,7 +197,7 @@ class LabelWriter:
             if not difference(level_labels(node.labels), wanted().get(node.name, {})):
                 continue
             if not self._pace():
-                raise Retry("this process ends")
+                raise Retry("this process ends before it has written all labels of nodes")
             try:
                 if self._label(node, wanted().get(node.name, {})):
                     written += 1
