@@ -245,7 +245,7 @@ class RefusalSearch:
             if monotonic() >= self.until or tried >= MAX_PARTS:
                 if best is None:
                     raise TooLargeError(
-                        f"the search for changes that let the run fit ended after {SECONDS:g} seconds or {MAX_PARTS} areas"
+                        f"the search for changes that would help ended after {SECONDS:g} seconds or {MAX_PARTS} areas"
                     )
                 return best._replace(proven=False)
             model = Pools(self.offer, request, sizes, domains, ceilings=given, gains=gains or {})

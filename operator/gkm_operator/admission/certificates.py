@@ -325,7 +325,7 @@ class Rotation:
                 if str(error) != last_error:
                     last_error = str(error)
                     _LOG.warning(
-                        "CA of this replica not in the webhook configurations yet, checked again",
+                        "CA of this replica not in all webhook configurations, checked again",
                         extra=fields(why=last_error),
                     )
             else:

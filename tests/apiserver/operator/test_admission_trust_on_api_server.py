@@ -151,7 +151,8 @@ def test_two_replicas_are_trusted_and_requests_survive_a_killed_one(replicas: Re
 def test_a_replica_is_ready_when_its_ca_is_trusted_and_not_before(replicas: Replicas) -> None:
     process = replicas.start("a")
     process.ready(
-        lambda: "webhook CA not trusted yet" in process.log.read_text(encoding="utf-8"), "it says what is missing"
+        lambda: "CA of this replica not in all webhook configurations" in process.log.read_text(encoding="utf-8"),
+        "it says what is missing",
     )
     assert replicas.page("a", "readyz") == 503
     replicas.configure("a")

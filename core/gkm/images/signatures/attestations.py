@@ -150,7 +150,7 @@ class AttestationReader:
         if blob.size > self._remaining:
             raise GKMError(
                 Reason.TOO_LARGE,
-                f"the attestation is not read: those of the image before it have nearly {MAX_READ_BYTES >> 20} MiB, the limit",
+                f"the attestations of the image before it have nearly {MAX_READ_BYTES >> 20} MiB, the limit",
             )
         self._remaining -= blob.size
         return self.registry.small_blob(self.ref, blob, MAX_REQUIRED_BYTES)

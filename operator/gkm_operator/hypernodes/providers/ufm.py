@@ -95,9 +95,8 @@ class HttpsSource:
                     _check_status(response.status)
                     return read_body(response, MAX_BODY_BYTES, deadline)
             except GKMError as error:
-                raise ProviderFailed(
-                    f"cannot read the HTTPS server in its url: {_BODY_FAULTS.get(error.reason, 'GKM does not permit its address')}"
-                ) from None
+                fault = _BODY_FAULTS.get(error.reason, "GKM does not permit its address")
+                raise ProviderFailed(f"cannot read the HTTPS server in its url: {fault}") from None
             except HTTPError as error:
                 fault = TIMED_OUT if exchange.expired else describe_error(error)[0]
                 raise ProviderFailed(f"cannot read the HTTPS server in its url: {fault}") from None

@@ -152,7 +152,7 @@ class HyperNodeWriter:
         for write in writes:
             if not (self._pace() and self._changes_of_others == before and (is_current() or self._clock() < end)):
                 raise Retry(
-                    "these writes of HyperNodes are obsolete: another tree is wanted, or HyperNodes of other sources have changed"
+                    "these writes are obsolete: another tree is wanted, or HyperNodes of other sources have changed"
                 )
             if why := self._send(write, server.objects):
                 name = write.hypernode.name

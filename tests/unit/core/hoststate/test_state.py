@@ -123,7 +123,7 @@ def test_one_unreadable_record_stops_the_listing(layout: Layout) -> None:
 def test_a_record_of_another_volume_is_refused(layout: Layout) -> None:
     records.save(layout, RECORD)
     layout.volume_record("csi-1").parent.rename(layout.volumes / "csi-2")
-    with pytest.raises(UnreadableState, match="names volume"):
+    with pytest.raises(UnreadableState, match="the record names another volume:"):
         records.load(layout, "csi-2")
 
 

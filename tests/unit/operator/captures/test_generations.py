@@ -270,7 +270,7 @@ def test_a_cache_of_a_user_that_has_the_name_is_neither_replaced_nor_numbered() 
     CapturesProcess(world).run()
     (cache,) = world.caches()
     assert cache["spec"] == {"image": "registry.test/team/own:1"}
-    assert any("a user made a cache of this name" in note for note in world.notes("NotRegistered"))
+    assert any("a cache of this name exists, which a user created" in note for note in world.notes("NotRegistered"))
 
 
 def test_a_generation_whose_family_was_changed_is_not_ours() -> None:

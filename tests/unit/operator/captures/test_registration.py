@@ -194,7 +194,7 @@ def test_a_cache_of_a_user_that_has_the_name_is_never_replaced_or_ended() -> Non
     (cache,) = world.caches()
     assert cache["spec"]["image"] == "registry.test/team/own:1"
     assert "labels" not in cache["metadata"]
-    assert any("a user made a cache of this name" in note for note in world.notes("NotRegistered"))
+    assert any("a cache of this name exists, which a user created" in note for note in world.notes("NotRegistered"))
 
 
 def test_a_cache_that_somebody_changed_is_not_ours_any_more() -> None:

@@ -93,10 +93,10 @@ def test_a_tree_counts_when_its_provider_has_written_it(watched: Watched) -> Non
 
 
 def test_a_new_process_of_the_controllers_has_the_last_tree_at_once(watched: Watched) -> None:
-    watched.write(revision=7, tree=TWO, state="Failed", reason="cannot read its server")
+    watched.write(revision=7, tree=TWO, state="Failed", reason="cannot read the HTTPS server in its url")
     watched.process = watched.started()
     assert watched.groups() == {"two": ["n1", "n2"]}
-    assert watched.state() == (ProviderState.FAILED, "cannot read its server")
+    assert watched.state() == (ProviderState.FAILED, "cannot read the HTTPS server in its url")
 
 
 CYCLE = [leaf("one", Member("HyperNode", "two")), leaf("two", Member("HyperNode", "one"))]

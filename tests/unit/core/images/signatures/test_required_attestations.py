@@ -198,7 +198,7 @@ def test_the_bytes_of_all_attestations_are_bounded(signed: Site, monkeypatch: py
     for number in range(3):
         attach(target(signed), signed.ref.target, statement(signed.ref.target, {"n": number}), STRANGER)
     monkeypatch.setattr(reading, "MAX_READ_BYTES", 1000)
-    assert refused(signed).count("the attestations read before it have nearly") == 2
+    assert refused(signed).count("the attestations of the image before it have nearly") == 2
 
 
 @pytest.mark.parametrize("kind", ["index", "large"])

@@ -101,7 +101,7 @@ def test_a_source_that_is_not_there_yet_is_reported_and_its_hypernodes_are_sent_
     ("fault", "why"),
     [
         (SourceMissing("is away"), "is away"),
-        (TooIrregular("its switches share hosts"), "cannot use its network: its switches share hosts"),
+        (TooIrregular("leaves share hosts"), "cannot use its network: leaves share hosts"),
     ],
     ids=["missing", "irregular"],
 )

@@ -98,7 +98,7 @@ def test_a_fault_of_the_server_shows_without_content(tmp_path: Path, fault: str,
     with reads(UfmServer(rows(1), BASIC, fault=fault), tmp_path, timeoutSeconds=1) as run:
         failure = run.failure()
     assert isinstance(failure, ProviderFailed)
-    assert str(failure) == f"cannot read its server: {shown}"
+    assert str(failure) == f"cannot read the HTTPS server in its url: {shown}"
     assert "s3cret" not in repr(failure)
 
 
@@ -112,14 +112,14 @@ def test_a_redirect_is_not_followed(tmp_path: Path) -> None:
 def test_a_body_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ufm, "MAX_BODY_BYTES", 3 << 20)
     with reads(UfmServer(rows(1), BASIC, fault="large"), tmp_path) as run:
-        assert str(run.failure()).startswith("cannot read its server: it sends more than ")
+        assert str(run.failure()).startswith("cannot read the HTTPS server in its url: it sends more than ")
 
 
 def test_all_pages_together_have_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ufm, "PAGE_ROWS", 10)
     monkeypatch.setattr(fabric, "MAX_ROWS", 24)
     with reads(UfmServer(rows(25), BASIC), tmp_path) as run:
-        assert str(run.failure()) == "cannot read its server: UFM has more than 24 ports"
+        assert str(run.failure()) == "cannot read the HTTPS server in its url: UFM has more than 24 ports"
 
 
 def test_a_node_is_found_by_the_guid_of_its_port_whatever_its_description(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_a_group_that_is_written_has_the_same_name_after_a_restart_with_another_
 
 def test_a_certificate_of_another_authority_or_name_is_not_trusted(tmp_path: Path) -> None:
     server = UfmServer(rows(1), BASIC)
-    shown = "cannot read its server: its certificate is not trusted, or it does not speak TLS"
+    shown = "cannot read the HTTPS server in its url: its certificate is not trusted, or it does not speak TLS"
     with reads(server, tmp_path, caFile="") as run:
         assert str(run.failure()) == shown
     with server.start(tmp_path, ("other.example",)):
@@ -167,7 +167,7 @@ def test_an_authority_that_cannot_be_read_is_named_as_the_cause(tmp_path: Path) 
 
 def test_a_server_that_is_not_there_is_a_fault() -> None:
     with ProviderRun.of(ufm.provider({"url": "https://127.0.0.1:9"}, PASSWORD)) as run:
-        assert str(run.failure()) == "cannot read its server: it refuses connections"
+        assert str(run.failure()) == "cannot read the HTTPS server in its url: it refuses connections"
 
 
 @pytest.mark.parametrize(
