@@ -78,7 +78,9 @@ class RunStore:
         try:
             MountPath(f"{self.view(_ANY_DIGEST)}/{entry.CONTENT}")  # the longest of them
         except InvalidMountPath as error:
-            raise UsageError(f"the store cannot be there: {error}", "name another directory with --store") from error
+            raise UsageError(
+                f"no cache can be below the path of the store: {error}", "name another directory with --store"
+            ) from error
 
     @property
     def mounts(self) -> Path:

@@ -314,7 +314,11 @@ def _verdict(config: Config, files: Mapping[str, str], ref: Reference, wanted: V
     used = [registries.host(source).ca_file for source in registries.sources(ref.registry)]
     if absent := [path for path in (*wanted.files(), *used) if path and path not in files]:
         hint = f"verify it on a machine that has the file: gkm cache verify {ref} --config FILE"
-        raise GKMError(Reason.SIGNATURE_INVALID, f"{_CONFIG} has no file {absent[0]}, which it names", hint)
+        raise GKMError(
+            Reason.SIGNATURE_INVALID,
+            f"{_CONFIG} names {absent[0]} and does not hold it: doctor cannot verify the image, pods may have the file",
+            hint,
+        )
     policies = [
         replace(
             policy,

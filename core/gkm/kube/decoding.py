@@ -147,7 +147,7 @@ def _entry(resource: Resource[T], raw: Raw) -> ObjectEntry[T] | _Named:
         head = _head(raw)
         name = f"{head.namespace}/{head.name}" if head.namespace else head.name
         _LOG.warning(
-            "object of the API server cannot be decoded, only its name is known",
+            "object of the API server cannot be decoded, a watch keeps its last readable version",
             extra=fields(object=f"{resource.kind} {name}", why=str(error)),
         )
         return head

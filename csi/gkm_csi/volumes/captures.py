@@ -98,7 +98,7 @@ class Captures:
                 extra=log_fields | fields(files=copied.files, bytes=copied.bytes, skipped=copied.skipped),
             )
         except Exception:  # noqa: BLE001 -- a failed capture must not hold up the pod
-            _LOG.exception("changed files of a volume not copied, the volume is not captured", extra=log_fields)
+            _LOG.exception("changed files of a volume not copied, this capture of the volume is lost", extra=log_fields)
         finally:
             _remove(temporary)
 

@@ -93,7 +93,8 @@ class VolumePublisher:
             return families.chosen(self.layout, ref)
         except UnreadableState as error:
             _LOG.exception(
-                "pointer file of a cache or family unreadable, volume not published", extra=fields(cache=str(ref))
+                "pointer file of a cache or family unreadable, a restart of the agent of this node rewrites it",
+                extra=fields(cache=str(ref)),
             )
             raise publish_errors.pointer_unreadable(ref, self.node) from error
 

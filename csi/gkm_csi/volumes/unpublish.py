@@ -51,7 +51,8 @@ class VolumeUnpublisher:
                 record = self.volume_records.load(volume.volume_id)
             except UnreadableState:
                 _LOG.exception(
-                    "volume record unreadable, volume unpublished without it", extra=fields(volume=volume.volume_id)
+                    "volume record unreadable, volume unpublished without a capture or a count of its files",
+                    extra=fields(volume=volume.volume_id),
                 )
                 record = None
             if record is None:

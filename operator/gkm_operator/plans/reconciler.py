@@ -210,7 +210,9 @@ class RunReconciler:
         # `kubectl delete run --cascade=orphan` removes the owner from plans, so the garbage collector skips them.
         orphans = [plan for plans in snapshot.plans.values() for plan in plans if not plan.owner]
         for plan in orphans[:MAX_ORPHANS]:
-            _LOG.info("plan without its Run is deleted", extra=fields(run=str(plan.run), plan=plan.name))
+            _LOG.info(
+                "plan without an owner reference to a Run is deleted", extra=fields(run=str(plan.run), plan=plan.name)
+            )
             self._writer.delete(plan)
 
     def _emit_events(self, case: RunAssessment, plan: PlanRecord) -> None:

@@ -73,7 +73,7 @@ def test_a_capture_never_exceeds_the_memory_of_the_pod(scene: Scene, trick: str)
             for number in range(400):
                 (inside / f"link{number}").hardlink_to(inside / "one")
     scene.rig.client.unpublish_as_kubelet(volume, target)
-    scene.rig.driver.wait_for("changed files of a volume not copied, the volume is not captured")
+    scene.rig.driver.wait_for("changed files of a volume not copied, this capture of the volume is lost")
     assert kept(scene.rig, volume) == {}
     scene.check()
 

@@ -138,5 +138,5 @@ def test_a_capture_that_fails_anywhere_costs_the_capture_and_not_the_end_of_the_
     assert memory_node.is_clean()
     assert not any(memory_node.files.layout.captured.iterdir())
     assert [line.message for line in caplog.records].count(
-        "changed files of a volume not copied, the volume is not captured"
+        "changed files of a volume not copied, this capture of the volume is lost"
     ) == 1

@@ -89,8 +89,8 @@ class LayoutStore(LocalSource):
             elif each.media_type in (OCI_MANIFEST, DOCKER_MANIFEST):
                 left -= each.size
                 if left < 0:
-                    what = f"{self._root} holds manifests of more than {MAX_READ_BYTES} bytes"
-                    raise GKMError(Reason.TOO_LARGE, what, "copy the image to a separate layout")
+                    what = f"the layout {self._root} holds too many bytes of manifests to find signatures, limit {MAX_READ_BYTES}"
+                    raise GKMError(Reason.TOO_LARGE, what, "write each image to a separate layout")
                 if referrer := _referrer(self._read(each, MAX_MANIFEST_BYTES), ref.target):
                     found[each.digest] = referrer
         return list(found.values())
@@ -180,7 +180,7 @@ class LayoutStore(LocalSource):
         listed = read_index(self._root).manifests or []
         if len(listed) > MAX_LISTED:
             what = f"the index of {self._root} lists {len(listed)} manifests, at most {MAX_LISTED} are read"
-            raise GKMError(Reason.TOO_LARGE, what, "copy the image to a separate layout")
+            raise GKMError(Reason.TOO_LARGE, what, "write each image to a separate layout")
         return listed
 
     def _named(self, ref: Reference, listed: list[Descriptor]) -> Descriptor:

@@ -63,7 +63,7 @@ def artifact_keys(pieces: Iterable[bytes], most: int | None = None) -> list[Arti
             break
         kind = _kind(_text(reader))
     else:
-        raise DamagedArtifactFile(f"it has more than {MAX_GROUPS} groups")
+        raise DamagedArtifactFile(f"it has more than {MAX_GROUPS} groups, as after too many saves")
     if reader.checksum != reader.stated_checksum:
         raise DamagedArtifactFile("its checksum is wrong")
     return keys

@@ -182,7 +182,7 @@ def _check_size(image: CacheImage, max_bytes: int) -> None:
     if largest > max_bytes:
         raise GKMError(
             Reason.TOO_LARGE,
-            f"{image.ref} has {largest} bytes, at most {max_bytes} are allowed",
+            f"{image.ref} has {largest} bytes, packed or unpacked; at most {max_bytes} are allowed",
             Remedy.RAISE_MAX_IMAGE,
         )
 

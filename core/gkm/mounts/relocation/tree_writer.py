@@ -173,7 +173,9 @@ class _Walk:
         """Count what a file or directory takes."""
         self.memory_bytes += size
         if self._max_memory_bytes is not None and self.memory_bytes > self._max_memory_bytes:
-            raise TreeTooLarge(f"the tree takes more than {self._max_memory_bytes} bytes of memory")
+            raise TreeTooLarge(
+                f"the tree takes more than {self._max_memory_bytes} bytes of memory, so the disk holds it instead"
+            )
 
     def _rewrite(self, descriptor: int, relative: str, listing: _Listing, mount_path: MountPath) -> None:
         target_directory = self.make_directory(relative)

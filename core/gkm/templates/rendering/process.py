@@ -72,7 +72,9 @@ class RenderingProcess:
         reply = self._reply({"render": templates, "variables": variables, "rules": rules})
         expected = len(templates) if all(reply.verdicts) else 0
         if (len(reply.objects), len(reply.verdicts)) != (expected, len(rules)):
-            raise RenderingFailed("the rendering process replies to another request")
+            raise RenderingFailed(
+                "the rendering process sent another number of objects or rules than requested, so its reply is not used"
+            )
         return Rendered(reply.objects, reply.verdicts)
 
     def compile(self, template: Json, rules: Sequence[str] = ()) -> list[str]:
