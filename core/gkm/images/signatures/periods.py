@@ -31,9 +31,7 @@ def check(signature: Signature, certificate: x509.Certificate, root: TrustedRoot
         raise Untrusted("has no log entry, which a signature without a key needs")
     verified = times(signature, signature.entry, root)
     if not verified:
-        raise Untrusted(
-            "has no confirmed time: its log entry states none, and the trusted root has no authority for a timestamp of it"
-        )
+        raise Untrusted("has no confirmed time: its log entry states none, and no trusted authority a timestamp")
     for when in verified:
         certificates.check(certificate, root, when)
     return signature.entry
