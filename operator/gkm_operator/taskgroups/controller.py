@@ -109,9 +109,9 @@ class TaskGroupsController(Controller):
             except ApiError as error:
                 if error.status in _ADMINISTRATOR_MUST_ACT:
                     raise TaskGroupsBlocked(
-                        f"the controllers cannot start: taskGroups.enabled is true, and {resource.plural} cannot be listed "
-                        f"({error.message}): apply crds/, and {install(Feature.TASK_GROUPS)}; or switch it off in "
-                        "gkm-config"
+                        f"the controllers cannot start, taskGroups.enabled is true and {resource.plural} "
+                        f"cannot be listed ({error.message}): apply crds/, and {install(Feature.TASK_GROUPS)}; "
+                        "or switch it off in gkm-config"
                     ) from error
                 raise
 

@@ -89,7 +89,7 @@ class LayoutStore(LocalSource):
             elif each.media_type in (OCI_MANIFEST, DOCKER_MANIFEST):
                 left -= each.size
                 if left < 0:
-                    what = f"to find signatures, GKM reads at most {MAX_READ_BYTES} bytes of manifests; {self._root} has more"
+                    what = f"{self._root} has over {MAX_READ_BYTES} bytes of manifests: too many to find signatures"
                     raise GKMError(Reason.TOO_LARGE, what, "write each image to a separate layout")
                 if referrer := _referrer(self._read(each, MAX_MANIFEST_BYTES), ref.target):
                     found[each.digest] = referrer
