@@ -95,10 +95,12 @@ def main(arguments: list[str] | None = None) -> None:
             status = work(options, config, dependencies(config, options.layout), stop, wake)
         sys.exit(status)
     except node_cleanup.VolumesMounted as error:
-        _LOG.error("GKM's files on this node not removed", extra=fields(why=str(error)))
+        _LOG.error(
+            "pods use volumes of GKM on this node, none of its files removed, tried again", extra=fields(why=str(error))
+        )
         sys.exit(NOT_READY)
     except node_cleanup.StillRunning as error:
-        _LOG.error("GKM's files on this node not removed", extra=fields(why=str(error)))
+        _LOG.error("a process of GKM runs on this node, none of its files removed", extra=fields(why=str(error)))
     except locks.LockBusy:
         _LOG.error(
             "another gkm-agent runs on this state directory, this one ends",

@@ -64,7 +64,7 @@ class Images(ImageChecker, Protocol):
 
 
 class CheckedImages(RegistryImages):
-    """Checks images (Images) in registries, by the configured policies."""
+    """Implements Images: reads images in registries, and verifies their signatures by the configured policies."""
 
     @classmethod
     def of(

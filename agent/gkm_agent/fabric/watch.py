@@ -159,7 +159,9 @@ class FabricWatch:
             try:
                 report = self.read()
             except Exception:  # noqa: BLE001 -- a surprise from a driver must not end the thread
-                _LOG.exception("read of this node's NVLink fabric failed, tried again")
+                _LOG.exception(
+                    "fabric of this node not evaluated because of a defect, published state kept, tried again"
+                )
                 report = None
             # Before the first reading of the GPUs, that reading is near.
             self._wake.wait(self._interval if report is not None else min(self._interval, 5.0))

@@ -91,7 +91,10 @@ class Collector:
         try:
             self._store.trash.sweep()
         except OSError as error:
-            _LOG.warning("store's trash not emptied, the next sweep tries again", extra=fields(why=str(error)))
+            _LOG.warning(
+                "store's trash unreadable, removed entries stay on the disk, the next sweep tries again",
+                extra=fields(why=str(error)),
+            )
         try:
             BlobFiles(self._store.layout.blobs).sweep()
         except OSError as error:

@@ -273,7 +273,7 @@ def _groups_of_entry(entry: plans.PlannedGroup, request: plans.PlanRequest, most
     nodes = []
     for share in entry.nodes:
         if share.gpus * count > left:
-            raise ValueError(f"its nodes give more GPUs than the {entry.gpus} that it has")
+            raise ValueError(f"the nodes of this group have more GPUs than its {entry.gpus} GPUs")
         nodes.append((share.gpus, _names_by_group(share.name, count, left // share.gpus)))
         left -= share.gpus * count * len(nodes[-1][1][0])
     left = min(most_spares, request.spares * pod_gpus * count)

@@ -82,7 +82,7 @@ class RefusalSearch:
             yield self._proposal(wider, FixKind.SPREAD, "let the run spread over several domains", {"spread": 1})
 
     def wider_area(self) -> Iterator[_Proposal]:
-        """Yield the run in the closest wider area in which it fits."""
+        """Yield the run with the closest wider area in which it fits; the widest is no area at all."""
         if self.request.within is None or not self.request.may_spread:
             return
         levels = [*Within]

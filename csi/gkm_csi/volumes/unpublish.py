@@ -125,8 +125,8 @@ class VolumeUnpublisher:
             removed = self.mounter.remove(volume.target)
         except OSError as error:
             _LOG.exception(
-                "unmount of a volume failed, kubelet tries again",
-                extra=fields(volume=volume.volume_id, target=str(volume.target)),
+                "unmount of a volume failed, not because a process uses it, kubelet tries again",
+                extra=fields(volume=volume.volume_id, target=str(volume.target), why=str(error)),
             )
             raise StatusError(
                 Code.INTERNAL, f"volume {volume.volume_id} cannot be unmounted on {self.node}; kubelet retries"

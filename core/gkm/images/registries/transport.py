@@ -312,7 +312,7 @@ def read_chunks(response: BaseHTTPResponse, limit: int, deadline: float) -> Iter
                 raise GKMError(Reason.REGISTRY_UNAVAILABLE, _TOO_SLOW)
             received += len(chunk)
             if received > limit:
-                raise GKMError(Reason.TOO_LARGE, f"the registry sends more than the {limit} bytes that are allowed")
+                raise GKMError(Reason.TOO_LARGE, f"the server sends more than the {limit} bytes that are allowed")
             if more := bool(chunk):
                 yield chunk
     except (HTTPError, OSError) as error:

@@ -53,7 +53,7 @@ class MatchedHosts(NamedTuple):
         return cls(len(listed) - len(others), len(others), unnamed, examples)
 
     def unmatched(self, *, with_examples: bool) -> str:
-        """Return a sentence about hosts that are no nodes, "" if all are nodes."""
+        """Return a sentence about hosts that are no nodes and adapters that name no host; "" if there are none."""
         examples = f", for example {', '.join(self.examples)}" if with_examples and self.examples else ""
         others = f"{count_of(self.others, 'host')} in it {agree(self.others, 'is no node', 'are no nodes')}{examples}"
         unnamed = f"{count_of(self.unnamed, 'adapter')} in it {agree(self.unnamed, 'names', 'name')} no host"

@@ -150,7 +150,7 @@ class ConnectionLimiter:
 
 
 class LargeBodies:
-    """Limits how many sessions read a large request body at once; others wait in turn. For one event loop."""
+    """Limits sessions that read a large body; others wait in turn and evict slow ones. For one event loop."""
 
     def __init__(self, limit: int, evict: Callable[[ConnectionSlot], None]) -> None:
         """Create the limit; `evict` ends the session of a slot and calls `leave`."""

@@ -19,6 +19,7 @@ from gkm.api.hypernodes import HyperNodeObject, ThinMetadata
 from gkm.api.meta import API_VERSION, ObjectMeta
 from gkm.api.nodes import NODE_LABEL, NodeSpec
 from gkm.kube.api import Api, ListSelector
+from gkm.kube.controller import end
 from gkm.kube.discovery import is_served
 from gkm.kube.errors import ApiError
 from gkm.kube.reflector import Reflector
@@ -164,9 +165,8 @@ class ClusterWatch:
         return f"waits for the list of {listed(unlisted, 3)}: if it does not come, the log of its pod says why"
 
     def close(self, seconds: float) -> None:
-        """Stop the watches within `seconds`."""
-        for reflector in self._started:
-            reflector.close(seconds)
+        """Stop the watches; wait at most `seconds` in total."""
+        end(self._started, seconds)
 
     def chosen_surveys(self) -> Mapping[str, str]:
         """Return the digest of the survey of each node that the configuration chooses and that exists."""

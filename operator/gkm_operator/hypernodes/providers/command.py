@@ -199,7 +199,7 @@ class ClusterSources:
             return self._surveys.awaited() if self._watch.reads_surveys else ""
 
     def close(self) -> None:
-        """Stop the watches of the provider."""
+        """Stop the watches of the cluster objects that the provider reads; wait at most 1 second."""
         self._watch.close(1.0)
 
     def _log(self, why: str) -> None:

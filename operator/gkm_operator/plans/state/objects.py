@@ -190,7 +190,7 @@ class PlanRecord:
 
 
 def parse_plan(plan: WatchedPlan) -> PlanRecord | None:
-    """Decode a PlacementPlan; None if GKM did not create it or it is invalid."""
+    """Decode a PlacementPlan; None if GKM does not give plans such a name, or if it is invalid, which is logged."""
     spec, meta = plan.spec, plan.metadata
     if meta.name != name_of(spec.run, spec.number):
         return None

@@ -17,7 +17,8 @@ from gkm_operator.plans.state.objects import PlanRecord, RunKey, WatchedRun
 class ClusterSnapshot:
     """Runs with their plans, and nodes with the GPUs that pods use, at one moment, for one planning pass.
 
-    `unread` are Runs that exist and cannot be read: their plans count. `version` changes with nodes and pods.
+    `unread` are Runs that exist and cannot be read: their plans count.
+    `version` changes with nodes, pods, ResourceClaims and the topology tree.
     """
 
     now: datetime
