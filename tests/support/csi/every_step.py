@@ -18,6 +18,7 @@ from gkm.hoststate import locks, records, trees
 from gkm.hoststate.names import CacheRef
 from gkm.mounts import mountinfo, syscalls
 from gkm_csi.kernels import KernelWatch
+from gkm_csi.status_errors import Code, StatusError
 from gkm_csi.volumes import request
 from gkm_csi.volumes.captures import Captures
 from gkm_csi.volumes.layers import VolumeLayers, mark_for
@@ -211,7 +212,7 @@ def publish_killed(kind: str, files: NodeFiles, fatal: int) -> bool:
         if ending == "again":
             started.publisher.publish(case.asked())
             check_published(case, started, old if recorded else new)
-        started.unpublisher.unpublish(case.place)
+        _unpublish(started, case.place)
         check_nothing_left(case, started)
         check_started(files)
     return died
@@ -219,6 +220,15 @@ def publish_killed(kind: str, files: NodeFiles, fatal: int) -> bool:
 
 def _publish(started: Started, asked: PublishRequest) -> None:
     started.publisher.publish(asked)
+
+
+def _unpublish(started: Started, place: VolumeTarget) -> None:
+    """Unpublish a volume as kubelet does: again, after the call that started its capture."""
+    try:
+        started.unpublisher.unpublish(place)
+    except StatusError as refusal:
+        assert refusal.code is Code.ABORTED
+        started.unpublisher.unpublish(place)
 
 
 def unpublish_killed(kind: str, files: NodeFiles, fatal: int) -> bool:
@@ -229,11 +239,11 @@ def unpublish_killed(kind: str, files: NodeFiles, fatal: int) -> bool:
     if kind not in READ_ONLY:
         case.write()
     place = case.place
-    died = killed(files, fatal, lambda started: started.unpublisher.unpublish(place))
+    died = killed(files, fatal, lambda started: _unpublish(started, place))
     check_invariants(files)
     started = Started(files)
     check_started(files)
-    started.unpublisher.unpublish(case.place)
+    _unpublish(started, case.place)
     check_nothing_left(case, started)
     check_started(files)
     assert not kind.startswith("capture") or is_whole(files.layout.captured / case.name), "what the pod added is lost"
