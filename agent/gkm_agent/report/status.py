@@ -129,7 +129,7 @@ def _deleting(using: list[VolumeRecord]) -> NodeCacheStatus:
     return NodeCacheStatus(
         state=CacheState.DELETING.value,
         digest=using[0].digest,
-        message="deleted; its files stay until the pods that mount it are gone",
+        message="no longer wanted on this node; its files stay until the pods that mount it are gone",
     )
 
 

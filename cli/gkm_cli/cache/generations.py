@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
 import typer
-from gkm.api.caches import Cache
+from gkm.api.caches import Cache, is_held_back
 from gkm.api.captured_metadata import CONTENT, EARLIER, HARDWARE, PREFIX
 from gkm.images.captured.content import short
 from gkm.kube.api import Api, ListSelector
@@ -64,15 +64,15 @@ def drop(
     force: Annotated[bool, typer.Option("--force", help="Also if pods use it, or it is pinned.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Delete a generation of a family; refused while pods use it. Its image stays in the registry."""
+    """Delete a generation of a family; refused while pods use it or it is held back. Its image stays."""
     member = _Member.read(cluster, name, namespace, shared=shared)
     if not member.cache.spec.family:
         where = f" -n {member.cache.metadata.namespace}" if member.cache.metadata.namespace else ""
         delete = f"kubectl delete {member.resource.plural} {name}{where}"
         raise CommandFailed(f"{name} belongs to no family; {delete} deletes it, if you mean it")
-    if (use := use_of(member.cache)) and not force:
-        raise CommandFailed(f"{name} {use}; --force drops it nevertheless")
     family = member.family()
+    if (use := use_of(member.cache, family)) and not force:
+        raise CommandFailed(f"{name} {use}; --force drops it nevertheless")
     writes.delete(member.api, member.resource, member.cache.metadata)
     member.report("dropped", [_COMES_BACK] if may_come_back(member.cache, family) else [], output)
 
@@ -170,10 +170,12 @@ def also_pinned(cache: Cache, family: Iterable[Cache]) -> list[str]:
     )
 
 
-def use_of(cache: Cache) -> str:
+def use_of(cache: Cache, family: Iterable[Cache]) -> str:
     """Return why deleting a cache object would affect pods, as the end of a sentence; "" if it would not."""
     if cache.status.pods_using:
         return f"is used by {cache.status.pods_using} volumes of pods"
+    if is_held_back(cache) and may_come_back(cache, family):
+        return "is held back, and the controllers would register it again for new pods"
     return "is pinned" if cache.spec.pinned else ""
 
 

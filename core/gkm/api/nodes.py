@@ -129,7 +129,7 @@ class NodeCacheStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     """The state of one cache on one node."""
 
     state: StateName
-    """State of the cache on the node. Deleting: the object is deleted, but pods still have the cache mounted."""
+    """State of the cache on the node. Deleting: the node no longer wants the cache, and pods there still mount it."""
     digest: Digest | None = None
     compatible_gpus: list[CompatibleGPUs] = field(default_factory=_written_empty, name="compatibleGPUs")
     """GPUs of this node that can use the cache."""

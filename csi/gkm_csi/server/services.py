@@ -162,4 +162,5 @@ class RegistrationService:
 def _require_kernel_features(missing: Sequence[str]) -> None:
     """Refuse a call on a machine that cannot mount, with the names of the missing features."""
     if missing:
-        raise failed_precondition(f"csi.gkm.io cannot mount on this node: {'; '.join(missing)}")
+        repaired = "then delete the pod gkm-csi of this node, which looks at its start only"
+        raise failed_precondition(f"csi.gkm.io cannot mount on this node: {'; '.join(missing)}; {repaired}")

@@ -20,7 +20,7 @@ from gkm.hoststate.records import VolumeOptions
 from gkm.mounts.relocation.mount_path import InvalidMountPath, MountPath
 
 from gkm_csi.proto.csi_pb2 import NodePublishVolumeRequest, VolumeCapability
-from gkm_csi.status_errors import Code, StatusError, invalid_argument
+from gkm_csi.status_errors import Code, StatusError, failed_precondition, invalid_argument
 
 MAX_ATTRIBUTES_BYTES: Final = 4096
 """Limit of all keys and values of volume_context together, in bytes."""
@@ -140,7 +140,7 @@ def _target(text: str, kubelet: Path) -> Path:
         raise invalid_argument("target_path must be absolute, without '.', '..', doubled or trailing slashes")
     # Never kubelet's directory itself or an entry directly in it: no volume has such a path.
     if kubelet not in path.parent.parents:
-        raise invalid_argument(
+        raise failed_precondition(
             f"target_path is not below {kubelet}, kubelet's root directory in the options of csi.gkm.io"
         )
     return path
@@ -184,7 +184,8 @@ def _pod_info(context: Mapping[str, str]) -> PodInfo:
 
 
 def _invalid_pod_info(problem: str) -> StatusError:
-    return invalid_argument(
+    # No fault of a pod, as INVALID_ARGUMENT would say: the alert about mounts leaves that code out.
+    return failed_precondition(
         f"{problem}: the CSIDriver csi.gkm.io must have podInfoOnMount: true and volumeLifecycleModes: [Ephemeral]"
     )
 

@@ -33,7 +33,8 @@ class NodeReport(NamedTuple):
 
     `misfit` is the reason why the cache fits no GPU of the node, "" if it fits: such a node is no failure. `unserved`:
     a pod there waits for a cache that fits no GPU, or started without it. `pulls`: the node pulls the image, waits
-    until the controllers let it, or retries because the registry refuses all nodes.
+    until the controllers let it, or retries because the registry refuses all nodes. `leaving`: the node no longer wants
+    the cache, and pods there still mount it.
     """
 
     digest: str
@@ -43,13 +44,14 @@ class NodeReport(NamedTuple):
     misfit: str = ""
     unserved: bool = False
     pulls: bool = False
+    leaving: bool = False
 
     def is_unfinished(self, digest: str) -> bool:
         """Return whether the node does not have a digest ready yet, and reports no obstacle of its own.
 
         A report that is not about the digest is no obstacle: it is of the time before the digest was verified.
         """
-        return self.pulls or self.digest != digest
+        return not self.leaving and (self.pulls or self.digest != digest)
 
 
 # `gc=False`: there are many of these objects, and they are not part of a reference cycle.
@@ -153,6 +155,7 @@ def report_of(cache: NodeCache) -> NodeReport:
         misfit=reason if is_misfit else "",
         unserved=unfit and (cache.pods_without_cache > 0 or cache.pod_waits),
         pulls=_pulls(cache),
+        leaving=cache.state == "Deleting",
     )
     return _shared(report)
 

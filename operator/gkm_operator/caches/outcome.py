@@ -57,11 +57,12 @@ def merged_age(new: Age, known: Age) -> Age:
 def why_older(new: Age, old: Age) -> str:
     """Return why the image `new` is older than the image `old`, for a sentence; "" if it is not or cannot be known.
 
-    The first kind of time that both have and that differs decides. An image that hides its creation time is older when
-    the present one states its own: a registry must not influence the order by withholding data.
+    The first kind of time that both have and that differs decides. An image that cannot be read counts as older: a
+    registry must not influence the order by withholding data, and an image that is no cache replaces none.
     """
-    if not new.readable and old.created is not None:
-        return f"it cannot be read, and the present one was created {timestamp(old.created)}"
+    if not new.readable:
+        created = f", and the present one was created {timestamp(old.created)}" if old.created is not None else ""
+        return f"it cannot be read as a cache{created}"
     for done, mine, other in (("created", new.created, old.created), ("signed", new.signed, old.signed)):
         if mine is None or other is None or mine == other:
             continue
@@ -147,14 +148,15 @@ def _check(images: Images, cache: Cache, current: CurrentImage | None) -> Outcom
     except GKMError as error:
         new = error_outcome(image, None, error)
     else:
-        new = _verified_outcome(opened, image, named, namespace)
+        new = _unless_absent(opened, image, named, _verified_outcome(opened, image, named, namespace))
     if current is None or new.digest == current_digest:
         return new
     if new.status == TRUE and new.sure:
         reason = "" if cache.spec.update_policy.allow_rollback else why_older(new.age, current.age)
         if not reason:
             return new
-        hint = "set updatePolicy.allowRollback to follow it"
+        older = "set updatePolicy.allowRollback to follow it"
+        hint = older if new.age.readable else "push a cache image under the tag"
         # The image cannot be read for a passing reason and may be newer: then the result is inconclusive.
         status, sure = (FALSE, True) if new.age.readable or new.settled else (UNKNOWN, False)
         new = replace(new, status=status, sure=sure, reason=Reason.UPDATE_REFUSED, message=f"{reason}; {hint}")
@@ -240,6 +242,21 @@ def _rechecked_outcome(images: Images, image: str, current: CurrentImage, namesp
     if outcome.status == FALSE:
         outcome = _unless_missing(images, image, current.digest, outcome)
     return outcome if outcome.sure else _unless_revoked(images, outcome, current, namespace)
+
+
+def _unless_absent(images: Images, image: str, digest: str, outcome: Outcome) -> Outcome:
+    """Return an outcome, or NotFound if the image is named by a digest that its registry does not have.
+
+    A digest is resolved without a request, and a registry has no signatures of an image that it does not have.
+    """
+    if outcome.reason is not Reason.SIGNATURE_MISSING or "@" not in image:
+        return outcome
+    try:
+        images.claims(image, digest)
+    except GKMError as error:
+        if error.reason is Reason.NOT_FOUND:
+            return error_outcome(image, digest, error)
+    return outcome
 
 
 def _unless_missing(images: Images, image: str, digest: str, outcome: Outcome) -> Outcome:

@@ -162,6 +162,7 @@ class CacheTotals:
     """Adds up the reports of nodes about one cache; deleted nodes are never added."""
 
     def __init__(self) -> None:
+        self._reports = 0
         self._total = 0
         self._pods = 0
         self._ready: Counter[str] = Counter()
@@ -171,9 +172,15 @@ class CacheTotals:
         self._silent: dict[str, Liveness] = {}
 
     def add(self, node: str, report: NodeReport, liveness: Liveness) -> None:
-        """Add a node's report. Only a live node is ready; pods and failures of a silent node are its last ones."""
-        self._total += 1
+        """Add a node's report. Only a live node is ready; pods and failures of a silent node are its last ones.
+
+        A node that no longer wants the cache adds its pods only.
+        """
+        self._reports += 1
         self._pods += report.pods
+        if report.leaving:
+            return
+        self._total += 1
         if liveness is not Liveness.ANSWERS:
             self._silent[node] = liveness
         elif report.ready:
@@ -185,8 +192,11 @@ class CacheTotals:
 
     def remove(self, node: str, report: NodeReport, liveness: Liveness) -> None:
         """Remove a node's report; the arguments must equal the arguments of `add`."""
-        self._total -= 1
+        self._reports -= 1
         self._pods -= report.pods
+        if report.leaving:
+            return
+        self._total -= 1
         if liveness is not Liveness.ANSWERS:
             del self._silent[node]
         elif report.ready:
@@ -201,7 +211,7 @@ class CacheTotals:
     @property
     def empty(self) -> bool:
         """Return whether no node reports the cache."""
-        return not self._total
+        return not self._reports
 
     def summary(self, digest: str | None) -> CacheSummary:
         """Return the totals of the cache for a digest; None if its digest is not known.

@@ -34,7 +34,7 @@ from gkm_operator.captures.writer import FIELD_MANAGER, CaptureWriter
 
 Refresh = Callable[[CacheKey], None]
 RETAINED = "Retained"
-REFUSALS = (Reason.METADATA_INVALID, Reason.NOT_ALLOWED, Reason.CONTENT_MISMATCH, Reason.SIGNATURE_MISSING)
+REFUSALS = (Reason.METADATA_INVALID, Reason.NOT_ALLOWED, Reason.SIGNATURE_MISSING)
 """Reasons of refused captures whose counters exist from 0 on; other counters begin with their first refusal."""
 SETTLE_SECONDS = 1.0
 """Seconds between a change and the next pass: nodes announce several captures in a moment."""

@@ -21,10 +21,10 @@ def message() -> NodePublishVolumeRequest:
     return publish_message("csi-1", TARGET, {"cacheName": "llama"}, uid="uid-1")
 
 
-def refused(asked: NodePublishVolumeRequest) -> str:
+def refused(asked: NodePublishVolumeRequest, code: Code = Code.INVALID_ARGUMENT) -> str:
     with pytest.raises(StatusError) as caught:
         request.parse_publish(asked, KUBELET)
-    assert caught.value.code is Code.INVALID_ARGUMENT
+    assert caught.value.code is code
     return caught.value.message
 
 
@@ -91,7 +91,7 @@ def test_a_request_without_pod_info_is_refused(key: str, value: str | None) -> N
     del asked.volume_context[OF_KUBELET + key]
     if value is not None and key != "ephemeral":
         asked.volume_context[OF_KUBELET + key] = value
-    text = refused(asked)
+    text = refused(asked, Code.FAILED_PRECONDITION)
     assert OF_KUBELET + key in text
     assert "podInfoOnMount" in text
 
@@ -107,14 +107,14 @@ def test_a_persistent_volume_is_refused(value: str) -> None:
 def test_a_namespace_that_is_none_is_refused(namespace: str) -> None:
     asked = message()
     asked.volume_context[OF_KUBELET + "pod.namespace"] = namespace
-    assert "podInfoOnMount" in refused(asked)
+    assert "podInfoOnMount" in refused(asked, Code.FAILED_PRECONDITION)
 
 
 @pytest.mark.parametrize("key", ["pod.name", "pod.uid"])
 def test_an_endless_name_of_a_pod_is_refused(key: str) -> None:
     asked = message()
     asked.volume_context[OF_KUBELET + key] = "x" * 254
-    assert "too long" in refused(asked)
+    assert "too long" in refused(asked, Code.FAILED_PRECONDITION)
 
 
 def test_a_huge_context_is_refused() -> None:
@@ -128,12 +128,6 @@ def test_a_huge_context_is_refused() -> None:
     "target",
     [
         "relative/mount",
-        "/",
-        "//var/lib/kubelet/pods/a/b",
-        "/etc",
-        "/var/lib/kubelet",
-        "/var/lib/kubelet/pods",
-        "/var/lib/kubelet-other/pods/a/b",
         "/var/lib/kubelet/pods/../../../../etc/x",
         "/var/lib/kubelet/pods/./a/b",
         "/var/lib/kubelet/pods//a/b",
@@ -147,6 +141,26 @@ def test_odd_targets_are_refused(target: str) -> None:
     asked = message()
     asked.target_path = target
     assert "target_path" in refused(asked)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/",
+        "//var/lib/kubelet/pods/a/b",
+        "/etc",
+        "/var/lib/kubelet",
+        "/var/lib/kubelet/pods",
+        "/var/lib/kubelet-other/pods/a/b",
+    ],
+)
+def test_a_target_outside_of_kubelet_is_a_fault_of_the_installation(target: str) -> None:
+    asked = message()
+    asked.target_path = target
+    assert (
+        refused(asked, Code.FAILED_PRECONDITION)
+        == "target_path is not below /var/lib/kubelet, kubelet's root directory in the options of csi.gkm.io"
+    )
 
 
 @given(

@@ -38,6 +38,8 @@ _LOG = logging.getLogger(__name__)
 
 
 _FORBIDDEN = 403
+_LACKS_RIGHT = 'cannot patch resource "nodes"'
+"""The words of RBAC in a refusal; a policy, which may refuse one node only, has others."""
 _MISSING = frozenset({TopologyReason.KIND_MISSING, TopologyReason.RIGHTS_MISSING})
 
 
@@ -188,7 +190,7 @@ class LabelWriter:
 
         Raises:
             ApiError: the API server does not respond, or not now.
-            Blocked: some nodes were refused.
+            Blocked: some nodes were refused, or the controllers may not label nodes.
             Retry: this process ends, or nodes have changed meanwhile.
         """
         refused: list[str] = []
@@ -204,9 +206,7 @@ class LabelWriter:
                 else:
                     changed += 1
             except ApiError as error:
-                if error.status in {NO_RESPONSE, _TOO_MANY} or error.status >= _SERVER_ERROR:
-                    raise
-                refused.append(str(error))
+                refused.append(_refusal(error))
         if written:
             _LOG.info("topology labels of nodes written", extra=fields(nodes=written, refused=len(refused)))
         if refused:
@@ -233,3 +233,13 @@ class LabelWriter:
             raise
         metrics.TOPOLOGY_CHANGES.labels("Node", "update").inc()
         return True
+
+
+def _refusal(error: ApiError) -> str:
+    """Return the text of a refusal that is about one node; raise if the error is about all."""
+    if error.status in {NO_RESPONSE, _TOO_MANY} or error.status >= _SERVER_ERROR:
+        raise error
+    if _LACKS_RIGHT in error.message:
+        message = f"the controllers may not label nodes: {install(Feature.TOPOLOGY_LABELS)}"
+        raise Blocked(TopologyReason.RIGHTS_MISSING, message, detail=error.message) from error
+    return str(error)

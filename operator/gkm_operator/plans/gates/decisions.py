@@ -116,4 +116,5 @@ def _is_stuck(pod: PlacedPod, found: Assignment) -> bool:
 def _stuck_cause(pod: PlacedPod) -> str:
     cause = pod.facts.unbound.rstrip(".")
     again = f"annotate the Run with {REPLAN_ANNOTATION}=<any new value>, and delete the pod"
-    return f"pod {pod.name} has its place on node {pod.node}, and does not start there ({cause}). If it lasts: {again}"
+    what = f"pod {pod.name} has its place on node {pod.node}, and does not start there ({cause})"
+    return f"{what}. If it lasts: cordon the node, unless other pods use its GPUs; {again}"

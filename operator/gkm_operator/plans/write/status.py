@@ -102,7 +102,7 @@ def _condition(result: PlanningResult) -> tuple[str, str, str]:
     if result.plan is None:
         raise AssertionError("the result of a run has no plan and no refusal")
     if result.expired:
-        when = f"{result.plan.name} expired at {result.plan.spec.expires_at}, and no pod of the run had GPUs then"
+        when = f"{result.plan.name} expired at {result.plan.spec.expires_at}, and {_idle(result.plan)}"
         again = f"annotate the Run with {REPLAN_ANNOTATION}=<any new value> for a new plan"
         no_hold = f"{again}, which holds no GPUs, or delete the Run and create it again to wait for GPUs anew"
         advice = again if result.plan.started else no_hold
@@ -157,8 +157,12 @@ def live(plan: PlanRecord, current: PlanRecord, *, over: bool) -> tuple[str, str
     if plan.number < current.number:
         return FALSE, "Superseded", "the run has a newer plan"
     if over:
-        return FALSE, "PlanExpired", "expiresAt has passed, and no pod of the run had GPUs then"
+        return FALSE, "PlanExpired", f"expiresAt has passed, and {_idle(plan)}"
     return TRUE, "Current", "it reserves its GPUs until expiresAt, and while pods of the run use them"
+
+
+def _idle(plan: PlanRecord) -> str:
+    return f"no pod of the run {'has GPUs any more' if plan.started else 'has had GPUs'}"
 
 
 def plan_apply_configuration(plan: PlanRecord, status: PlanStatus) -> Mapping[str, Any]:

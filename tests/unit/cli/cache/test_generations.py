@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 from gkm.api.caches import CacheSpec, CacheStatus, GKMCache
-from gkm.api.meta import ObjectMeta
+from gkm.api.meta import Condition, ObjectMeta
 from gkm_cli.cache.generations import also_pinned, marks_of, may_come_back, use_of
 from gkm_cli.cache.list_caches import _entry, _generation, _print
+from msgspec.structs import replace
 
 KEY, OTHER = "cuda-sm_90-r570-triton-3.4.0", "cuda-sm_100-r570-triton-3.4.0"
 
@@ -63,7 +64,16 @@ def test_other_pinned_members_for_the_same_hardware_are_named() -> None:
     ],
 )
 def test_what_pods_use_and_what_is_pinned_is_not_dropped_without_a_word(cache: GKMCache, use: str) -> None:
-    assert use_of(cache) == use
+    assert use_of(cache, [cache]) == use
+
+
+def test_a_generation_that_is_held_back_is_not_dropped_where_it_would_come_back_without_that() -> None:
+    bad = generation(2)
+    held = replace(bad, status=CacheStatus(conditions=[Condition("HeldBack", "True", "PodsFailed", "", "", 1)]))
+    assert (
+        use_of(held, [generation(1), held]) == "is held back, and the controllers would register it again for new pods"
+    )
+    assert use_of(held, [held, generation(3, earlier=f"{2:012x}")]) == ""
 
 
 def test_only_a_later_generation_of_the_same_hardware_remembers_a_content() -> None:

@@ -69,7 +69,7 @@ def asked(bounded: SingleFlight[int], what: object, owners: tuple[str, ...], wor
 
 
 def test_a_caller_gives_up_on_slow_work(slow: Slow) -> None:
-    assert asked(SingleFlight(4, SHORT, 4), "x", A, slow) == "its registry did not answer within 0.01 s"
+    assert asked(SingleFlight(4, SHORT, 4), "x", A, slow) == "the registry of the image did not answer within 0.01 s"
 
 
 def too_late() -> int:
@@ -107,7 +107,7 @@ def test_one_owner_uses_a_fourth_of_the_threads_and_others_find_free_ones(slow: 
     said = [asked(bounded, number, (shared, f"other {number}"), slow) for number in range(6)]
     assert [f"too many images of {shared} are being checked" in why for why in said] == [False] * 4 + [True] * 2
     until(lambda: slow.begun == 4, "so many are at work")
-    assert asked(bounded, "else", B, slow) == "its registry did not answer within 0.01 s"
+    assert asked(bounded, "else", B, slow) == "the registry of the image did not answer within 0.01 s"
     until(lambda: slow.begun == 5, "so many are at work")
 
 

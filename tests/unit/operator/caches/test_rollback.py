@@ -157,6 +157,19 @@ def test_an_image_that_hides_its_age_is_not_followed(scene: Scene, code: int, re
     assert scene.later() == new
 
 
+def test_an_image_that_is_no_cache_replaces_none_and_the_message_asks_for_a_cache(scene: Scene) -> None:
+    cache = scene.push("cache")
+    assert scene.later() == cache
+    manifest = json.loads(scene.target.get(f"manifests/{cache}")[1])
+    manifest["config"] |= scene.target.blob(b"{}")
+    other = str(scene.target.manifest(manifest, "1")["digest"])
+    sign_bundle(scene.target, other, scene.key)
+    assert scene.later() == cache
+    assert (scene.checked.verified.status, scene.checked.verified.reason) == ("True", "UpdateRefused")
+    assert "push a cache image under the tag" in scene.checked.verified.message
+    assert "allowRollback" not in scene.checked.verified.message
+
+
 @ways
 def test_with_allow_rollback_it_is_followed(scene: Scene, push_at: Push, word: str) -> None:
     del word
@@ -193,8 +206,8 @@ def test_an_annotation_takes_precedence_over_the_log(scene: Scene) -> None:
         (Age(OLD, OLD), Age(OLD, NEW), "it was signed "),
         (Age(NEW, OLD), Age(OLD, NEW), ""),
         (Age(signed=OLD), Age(created=NEW), ""),
-        (Age(signed=NEW, readable=False), Age(created=OLD), "it cannot be read"),
-        (Age(signed=NEW, readable=False), Age(signed=OLD), ""),
+        (Age(signed=NEW, readable=False), Age(created=OLD), "it cannot be read as a cache, and the present one was "),
+        (Age(signed=NEW, readable=False), Age(signed=OLD), "it cannot be read as a cache"),
     ],
 )
 def test_only_times_of_one_kind_are_compared(new: Age, old: Age, says: str) -> None:

@@ -36,6 +36,7 @@ def test_a_node_contributes_by_state() -> None:
                 "odd": {"state": "Incompatible", "reason": "no word"},
                 "waits": {"state": "Pending", "podsWithoutCache": 2, "podWaits": True},
                 "mute": {"state": "Failed"},
+                "left": {"state": "Deleting", "digest": DIGEST, "pods": [{"name": "p"}]},
                 "strange": {"state": "ready", "digest": DIGEST, "reason": "DiskFull"},
             },
         )
@@ -52,6 +53,7 @@ def test_a_node_contributes_by_state() -> None:
         "odd": NodeReport("", ready=False, failure="", pods=0, misfit="Unknown"),
         "waits": NodeReport("", ready=False, failure="", pods=0, pulls=True),
         "mute": NodeReport("", ready=False, failure="Failed", pods=0),
+        "left": NodeReport(DIGEST, ready=False, failure="", pods=1, leaving=True),
         "strange": NodeReport(DIGEST, ready=False, failure="", pods=0),
     }
     assert reports_of(None) == {}
@@ -96,6 +98,19 @@ def test_a_node_with_the_old_digest_is_not_ready_for_the_new() -> None:
     fleet.reported(None, a_report("n", {"x": READY}))
     assert fleet.summary(KEY, OTHER) == CacheSummary(total=1)
     assert fleet.summary(KEY, None) == CacheSummary(total=1)
+
+
+def test_a_node_that_no_longer_wants_the_cache_adds_its_pods_only() -> None:
+    fleet = a_fleet("a", "b")
+    fleet.reported(None, a_report("a", {"x": READY}))
+    leaving = a_report("b", {"x": {"state": "Deleting", "digest": OTHER, "pods": [{"name": "p"}]}})
+    fleet.reported(None, leaving)
+    found = fleet.summary(KEY, DIGEST)
+    assert (found.total, found.ready, found.pods) == (1, 1, 1)
+    fleet.node("b", ready=False)
+    assert fleet.summary(KEY, DIGEST).silent == 0
+    fleet.reported(leaving, None)
+    assert fleet.summary(KEY, DIGEST) == CacheSummary(total=1, ready=1)
 
 
 def test_a_failure_counts_for_its_digest_and_without_a_digest_for_all() -> None:

@@ -62,6 +62,14 @@ def test_a_signature_becomes_a_condition(images: Shelf, flaw: Flaw | None, mode:
     assert (condition.status, condition.reason) == (status, reason)
 
 
+def test_a_digest_that_the_registry_does_not_have_is_not_found_and_has_no_missing_signature(images: Shelf) -> None:
+    image, digest = images.push("absent", flaw=None)
+    named = f"{image.rpartition(':')[0]}@{digest}"
+    assert verified(named, config_of(images)).reason == "SignatureMissing"
+    condition = verified(f"{named[:-4]}{'0000' if named[-4:] != '0000' else '1111'}", config_of(images))
+    assert (condition.status, condition.reason) == ("False", "NotFound")
+
+
 @pytest.mark.parametrize(
     ("fault", "status", "reason"),
     [

@@ -83,6 +83,27 @@ def test_a_node_whose_labels_are_refused_stops_no_other() -> None:
     assert all(world.levels(name) for name in SMALL if name != "node-0-0-0")
 
 
+def test_a_missing_right_to_label_nodes_names_the_feature_after_one_request() -> None:
+    world = World(SMALL, LABELED)
+    refusal = (
+        'nodes "cpu-1" is forbidden: User "gkm" cannot patch resource "nodes" in API group "" at the cluster scope'
+    )
+    sent: list[str] = []
+
+    def around(call: Call, send: Callable[[], object]) -> object:
+        if (call.verb, call.plural) == ("merge", "nodes"):
+            sent.append(call.name)
+            raise ApiError(403, "Forbidden", refusal)
+        return send()
+
+    process = world.process(InterposedApi(world.api, around))
+    process.settle()
+    found = process.condition("NodeLabelsWritten")
+    assert found["reason"] == "RightsMissing"
+    assert "set features.topologyLabels=true in the Helm chart" in found["message"]
+    assert len(sent) == 1
+
+
 def test_a_node_gets_the_labels_of_the_tree_that_is_newest_when_its_request_is_sent() -> None:
     world = World(SMALL, LABELED)
     sent: list[str] = []

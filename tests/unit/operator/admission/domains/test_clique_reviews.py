@@ -177,7 +177,7 @@ def test_an_object_that_grove_controls_is_refused_until_its_set_is_found(path: s
     given = an_object(path, owner=owner)
     found = site.review(path, given)
     assert not found.allowed
-    assert "PodCliqueSet test-pcs is not found; try again" in found.message
+    assert "PodCliqueSet test-pcs that owns the PodClique is not found; try again" in found.message
     made = site.create_set(pod_clique_set(annotations=ENABLED), *keys(1))
     given["metadata"]["ownerReferences"][0]["uid"] = made.metadata.uid
     site.view._domains._list()  # the watch of sets lags
@@ -188,7 +188,7 @@ def test_an_object_that_grove_controls_is_refused_until_its_set_is_found(path: s
 def test_an_object_of_a_former_set_joins_no_domain_of_its_successor() -> None:
     owner = {"apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet", "name": "test-pcs", "uid": "former"}
     found = a_site().review(CLIQUES, an_object(owner=owner | {"controller": True}))
-    assert "PodCliqueSet test-pcs is not found" in found.message
+    assert "PodCliqueSet test-pcs that owns the PodClique is not found" in found.message
 
 
 def test_kinds_by_name_are_those_of_the_cluster() -> None:

@@ -214,7 +214,7 @@ def test_a_pod_that_wants_a_private_layer_gets_no_volume(annotations: Json) -> N
 def test_a_pod_that_sees_its_cache_at_another_path_gets_no_volume() -> None:
     family = Family().member("llama", verified("a"))
     moved = why(family.review(READ_ONLY | {"gkm.io/cache-path": "/cache"}, nodeSelector=H100))
-    assert f"the pod wants it at '/cache', and its image was built for '{PATH}'" in moved
+    assert f"the pod mounts the cache at '/cache', and its image was built for '{PATH}'" in moved
     own = container(resources=GPU, env=[{"name": "TRITON_CACHE_DIR", "value": "/root/.triton/cache"}])
     assert "at '/root/.triton/cache'" in why(family.review(READ_ONLY, own, nodeSelector=H100))
 

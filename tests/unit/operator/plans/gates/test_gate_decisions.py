@@ -130,7 +130,8 @@ def test_a_pod_that_its_scheduler_cannot_bind_to_its_place_is_reported_with_the_
     assert (report.counts, report.reason) == (RunPods(waiting=2), "PodsUnschedulable")
     assert report.message == (
         "pod p1 has its place on node b, and does not start there (0/6 nodes are available: 1 Insufficient "
-        "nvidia.com/gpu). If it lasts: annotate the Run with gkm.io/plan-again=<any new value>, and delete the pod"
+        "nvidia.com/gpu). If it lasts: cordon the node, unless other pods use its GPUs; "
+        "annotate the Run with gkm.io/plan-again=<any new value>, and delete the pod"
     )
     astray = gated("p2", 2, node="z", bound=True)
     report = decide(plan_of(group(0, "a", "b")), [stuck, astray], WAIT, str, NOW).report
