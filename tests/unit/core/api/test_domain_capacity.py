@@ -40,7 +40,7 @@ def test_the_largest_capacity_fits_in_a_config_map() -> None:
         ('{"cliques": [{"name": "a"}]}', "missing required field `pools`"),
         (json.dumps({"cliques": [{"name": "a", "pools": []}] * (MAX_CLIQUES + 1)}), "of length <= "),
         ('{"cliques": [{"name": "a", "pools": [{"product": "x", "gpusPerNode": 4, "nodes": 1, "free": -1}]}]}', ">= 0"),
-        (" " * (MAX_BYTES + 1), f"longer than {MAX_BYTES} characters"),
+        (" " * (MAX_BYTES + 1), f"more than {MAX_BYTES} characters"),
         ('{"cliques": [{"x": ' + "[" * 100_000, "nested too deeply"),
     ],
     ids=["empty", "a list", "no pools", "too many cliques", "a negative number", "too long", "nested deeply"],
