@@ -140,7 +140,7 @@ class CacheStatus(HasConditions, Struct, frozen=True, rename="camel", omit_defau
     image_volume: ImageVolume | None = None
     """The image for image volumes; absent unless resolvedDigest is verified and was built for a mount path."""
     total_nodes: Count = 0
-    """Number of nodes that report the cache."""
+    """Number of nodes that want the cache and report it."""
     ready_nodes: Count = 0
     """Number of nodes that respond and have the cache ready at resolvedDigest."""
     failed_nodes: Count = 0
