@@ -162,6 +162,8 @@ class CaptureSteps:
         return files_in(self.layout, base) if base else frozenset()
 
     def _pack(self, directory: Path, origin: CaptureOrigin, before: Progress) -> Progress:
+        if self._has_lost_base(origin, before):
+            return Progress(attempts=before.attempts)
         hardware, ref = _hardware(before), self._reference(origin, before)
         self.remove_leftovers(directory, besides=self.union)
         # A layer and its copy in the layout.
@@ -191,6 +193,13 @@ class CaptureSteps:
             trees.remove(work)
         count = len(layers.layers) if layers else 0
         return msgspec.structs.replace(before, state=CaptureState.PACKED, digest=image.digest, base_layers=count)
+
+    def _has_lost_base(self, origin: CaptureOrigin, before: Progress) -> bool:
+        """Return whether the store lacks the base of the inspection, and no cache has the agent pull it again."""
+        if not before.base:
+            return False
+        base = FamilyBase(before.base)
+        return not self.layout.entry(base.digest).exists() and self._base(origin) != base
 
     def _base_layers(self, base: FamilyBase, ref: Reference) -> BaseLayers | None:
         """Return the layers of the base that the registry has where the image goes; None sends all files."""

@@ -64,7 +64,7 @@ def drop(
     force: Annotated[bool, typer.Option("--force", help="Also if pods use it, or it is pinned.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Delete a generation of a family; refused while pods use it or it is held back. Its image stays."""
+    """Delete a generation of a family; refused while pods use it, or it is pinned or held back. Its image stays."""
     member = _Member.read(cluster, name, namespace, shared=shared)
     if not member.cache.spec.family:
         where = f" -n {member.cache.metadata.namespace}" if member.cache.metadata.namespace else ""

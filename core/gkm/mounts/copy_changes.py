@@ -53,7 +53,7 @@ def copy_changes(view: MountedView, lowers: Sequence[int], destination: Path, ma
 def _check_count(entries: int) -> None:
     if entries > MAX_FILES:
         raise LayerTooLarge(
-            f"the pod changed more than {MAX_FILES} files and directories of its volume: they are not captured"
+            f"the volume has more than {MAX_FILES} files and directories: files that the pod added are not captured"
         )
 
 

@@ -151,7 +151,7 @@ class GroupReconciler:
         reason = GroupReason.RETRYING
         if ending and isinstance(error, ApiError) and error.status == _FORBIDDEN and "cannot delete" in message:
             reason = GroupReason.RIGHTS_MISSING
-            message += "; give the controllers the rule that `gkm template rights` prints for this kind"
+            message += "; add this kind to taskGroups.allowedKinds, and apply the output of `gkm template rights`"
         if this.failure is None:
             this.failure = error
             verdict = conditions.not_deleted if ending else conditions.not_created

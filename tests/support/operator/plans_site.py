@@ -116,7 +116,7 @@ def plans_site(gkm_cluster: Cluster, tmp_path: Path) -> Iterator[Site]:
         try:
             yield made
         finally:
-            for kind in ("runs", "placementplans", "pods"):
+            for kind in ("jobs", "runs", "placementplans", "pods"):  # a Job would make its pods again
                 gkm_cluster.objects.delete_every(kind, NAMESPACE)
             for name in made.names:
                 gkm_cluster.objects.delete({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})

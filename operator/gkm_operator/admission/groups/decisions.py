@@ -224,9 +224,11 @@ class ReviewedTaskPod(Struct, frozen=True):
 class TaskPodReview:
     """Adds the claim of a TaskGroup's ComputeDomain to its pods: to GPU containers, or to the named container."""
 
-    def __init__(self, view: View, settings: Network) -> None:
+    def __init__(self, view: View, settings: Network, *, planning: bool) -> None:
+        """Create the decision; `planning` is whether the controllers plan TaskGroups."""
         self._view = view
         self._settings = settings
+        self._planning = planning
         self._gpus = GPURequests(settings)
 
     def decide(self, request: DomainRequest[ReviewedTaskPod]) -> ReviewResponse:
@@ -241,7 +243,8 @@ class TaskPodReview:
         if group.ended:
             return refused(f"TaskGroup {quoted(name)} has ended, and its objects go: create another one")
         if not group.planned:
-            return refused(f"the objects of TaskGroup {quoted(name)} are not planned yet; try again in a moment")
+            then = "try again in a moment" if self._planning else "taskGroups.enabled is off in gkm-config"
+            return refused(f"the objects of TaskGroup {quoted(name)} are not planned yet; {then}")
         return self._join(pod, request.namespace, group.claim_template) if group.claim_template else ADMITTED
 
     def _join(self, pod: ReviewedTaskPod, namespace: str, template: str) -> ReviewResponse:

@@ -100,7 +100,7 @@ def reviewers(
 
     deletion = reviewer("GroupTemplate", ReviewedIdentity, TemplateDeletion(partners.templates))
     groups = writing("TaskGroup", ReviewedGroup, TaskGroupReview(partners))
-    pods = partial(TaskPodReview, settings=network)
+    pods = partial(TaskPodReview, settings=network, planning=partners.settings.enabled)
     return {
         "/grouptemplates": writing("GroupTemplate", ReviewedTemplate, TemplateReview(partners)),
         "/grouptemplates/delete": replace(deletion, operations=frozenset({"DELETE"})),

@@ -26,7 +26,7 @@ from gkm.kube.workqueue import Retry, WorkQueue
 
 from gkm_operator import metrics
 from gkm_operator.nodes import NODES
-from gkm_operator.plans.gates.decisions import GateDecision, GateRules, Lift, decide, is_followed
+from gkm_operator.plans.gates.decisions import GateDecision, GateRules, Lift, decide
 from gkm_operator.plans.gates.pods import RunPodIndex
 from gkm_operator.plans.state.followed import PodsReport
 from gkm_operator.plans.state.objects import PlanRecord, RunKey, WatchedPlan, WatchedRun
@@ -135,8 +135,7 @@ class GatesController(Controller):
         names = {} if plan is None else {hostname: node for node in plan.claims if (hostname := self._hostname(node))}
         sent_for = "" if plan is None else plan.name
         pods, now = self._pods.of(run, sent_for, lambda hostname: names.get(hostname, hostname)), datetime.now(UTC)
-        followed = plan if plan is not None and is_followed(plan, pods, now) else None
-        return decide(followed, pods, rules, self._hostname, now)
+        return decide(plan, pods, rules, self._hostname, now)
 
     def _hostname(self, node: str) -> str:
         found = self._nodes.get(node)

@@ -54,9 +54,10 @@ def is_followed(plan: PlanRecord, pods: Sequence[PlacedPod], now: datetime) -> b
 
 
 def decide(
-    plan: PlanRecord | None, pods: Sequence[PlacedPod], rules: GateRules, hostnames: Hostnames, now: datetime
+    newest: PlanRecord | None, pods: Sequence[PlacedPod], rules: GateRules, hostnames: Hostnames, now: datetime
 ) -> GateDecision:
-    """Return the decision about the gates of a Run's pods; `plan` is None if the Run has no valid plan."""
+    """Return the decision about the gates of a Run's pods; `newest` is None if the Run has no valid plan."""
+    plan = newest if newest is not None and is_followed(newest, pods, now) else None
     alive = [pod for pod in pods if not pod.facts.terminating]
     found = Assignment() if plan is None else assign(PlanSlots(plan.groups, plan.spec.request.gpus_per_pod), alive)
     gated = [pod for pod in alive if pod.facts.gated and not pod.facts.blocked]
@@ -64,7 +65,10 @@ def decide(
     left = {pod: _seconds_left(pod, rules, now) for pod in gated if pod.facts.uid not in lifts}
     released = [Lift(pod) for pod, seconds in left.items() if seconds <= 0]
     again = min((seconds for seconds in left.values() if seconds > 0), default=None)
-    return GateDecision((*lifts.values(), *released), _report(plan, alive, found), again)
+    awaited = "the plan of the run" if newest is None else f"a node of {newest.name}"
+    if plan is not newest:
+        awaited = f"{awaited}, which has expired (the condition Planned says how to get a new plan)"
+    return GateDecision((*lifts.values(), *released), _report(plan, alive, found, awaited), again)
 
 
 def _lift(pod: PlacedPod, plan: PlanRecord | None, found: Assignment, hostnames: Hostnames) -> Lift | None:
@@ -84,7 +88,7 @@ def _seconds_left(pod: PlacedPod, rules: GateRules, now: datetime) -> float:
     return 0.0 if created is None else min(rules.wait - (now - created).total_seconds(), LOOK_SECONDS)
 
 
-def _report(plan: PlanRecord | None, pods: Sequence[PlacedPod], found: Assignment) -> PodsReport | None:
+def _report(plan: PlanRecord | None, pods: Sequence[PlacedPod], found: Assignment, awaited: str) -> PodsReport | None:
     if not pods:
         return None
     has_node = [pod for pod in pods if pod.bound or (pod.node and not pod.facts.gated)]
@@ -96,8 +100,7 @@ def _report(plan: PlanRecord | None, pods: Sequence[PlacedPod], found: Assignmen
     if stuck := min((pod for pod in pods if _is_stuck(pod, found)), key=lambda pod: pod.order, default=None):
         return PodsReport(tally, FollowReason.UNSCHEDULABLE, _stuck_cause(stuck))
     if tally.waiting:
-        what = "the plan of the run" if plan is None else f"a node of {plan.name}"
-        return PodsReport(tally, FollowReason.WAITING, f"{count_of(tally.waiting, 'pod')} without a node: {what}")
+        return PodsReport(tally, FollowReason.WAITING, f"{count_of(tally.waiting, 'pod')} without a node: {awaited}")
     return PodsReport(tally, FollowReason.FOLLOWED, "every pod of the run is on the node that its plan says")
 
 

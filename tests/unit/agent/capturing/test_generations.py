@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from gkm.api.capture_settings import CapturedCaches
 from gkm.api.errors import GKMError, Reason
+from gkm.hoststate import families
+from gkm.hoststate.families import FamilyChoice
 from gkm.hoststate.names import CacheRef
 from gkm.images import cache
 from gkm.images.pulling import pull
@@ -201,6 +203,18 @@ def test_another_process_compares_the_generation_again(node: FamilyNode) -> None
         node.node.worker()._steps.advance(directory, [])
     assert caught.value.reason is Reason.NODE_ERROR
     assert list(directory.glob(f"{UNION}*")) == []
+
+
+def test_a_capture_is_inspected_again_when_its_generation_left_the_store_for_good(node: FamilyNode) -> None:
+    """No cache names the generation any more, so the agent does not pull it again."""
+    steps, directory, entry = inspected(node)
+    entry.rename(entry.with_name("lost"))
+    with pytest.raises(GKMError, match="pulls it again"):
+        steps.advance(directory, [])
+    families.save(node.node.layout, FamilyChoice(FAMILY, CacheRef(FAMILY.namespace, "gone")))
+    assert steps.advance(directory, []).state is CaptureState.CAPTURED
+    report = node.report("csi-2")
+    assert (report.state, report.base) == ("Announced", None), report.message
 
 
 def test_the_links_do_not_wait_for_a_disk_with_free_space(node: FamilyNode) -> None:

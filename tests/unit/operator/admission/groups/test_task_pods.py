@@ -3,6 +3,7 @@
 import pytest
 from gkm.api.mnnvl_metadata import DOMAIN_LABEL
 from gkm.api.network_settings import Network
+from gkm.api.task_group_settings import TaskGroups
 from gkm.api.task_groups import GROUP_LABEL, USER_CONTAINER_LABEL
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import CLAIM_TEMPLATES
@@ -52,6 +53,14 @@ def test_a_pod_waits_until_the_objects_are_planned(site: GroupTemplates) -> None
     found = site.admit(task_pod())
     assert not found.allowed
     assert "the objects of TaskGroup 'train' are not planned yet; try again in a moment" in found.message
+
+
+def test_a_pod_is_told_when_no_group_is_planned_because_the_feature_is_off(renderer: RenderingProcess) -> None:
+    site = GroupTemplates(renderer, TaskGroups(enabled=False))
+    site.put(group("train"))
+    found = site.admit(task_pod())
+    assert not found.allowed
+    assert "are not planned yet; taskGroups.enabled is off in gkm-config" in found.message
 
 
 def test_a_pod_of_a_group_without_objects_is_left_alone(site: GroupTemplates) -> None:
