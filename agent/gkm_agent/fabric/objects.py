@@ -25,7 +25,8 @@ def fabric_object(node: str, status: NodeFabricStatus, updated: str, owner_uid: 
 def healthy(status: NodeFabricStatus) -> tuple[str, str, str]:
     """Return status, reason and message of the condition Healthy of a NodeFabric.
 
-    It is Unknown for a node without a fabric, and while a GPU registers: that is no fault of a node that boots.
+    It is Unknown for a node without a fabric, and while a GPU registers: that is no fault of a node that boots. A node
+    that was never in a domain has no fabric while its GPUs are unreadable, as during an upgrade of the driver.
     """
     if status.health == "healthy":
         return TRUE, "FabricHealthy", f"the node is in the NVLink domain {status.domain}"
@@ -33,7 +34,7 @@ def healthy(status: NodeFabricStatus) -> tuple[str, str, str]:
         return UNKNOWN, "FabricRegistering", status.message
     if status.health == "degraded":
         return FALSE, "FabricDegraded", status.message
-    if status.health == "unhealthy":
+    if status.health == "unhealthy" and (status.nvlink is not None or status.domain or status.last_domain):
         return FALSE, "FabricUnhealthy", status.message
     return UNKNOWN, "NoFabric", status.message or "the GPUs of the node are attached to no NVLink fabric"
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import msgspec
 from gkm.api import documents
-from gkm.api.fabrics import NodeFabric
+from gkm.api.fabrics import NodeFabric, NodeFabricStatus
 from gkm.api.meta import timestamp
 from gkm.api.nodes import CacheNode, ClusterGKMCacheNode, GKMCacheNode, NodeStatus
 from gkm.hoststate import files, names
@@ -20,7 +20,7 @@ from gkm.hoststate.layout import ref_of_scope
 from gkm.hoststate.names import CLUSTER_SCOPE, InvalidName
 from msgspec import structs
 
-from gkm_agent.fabric.objects import HEALTHY, fabric_object, healthy
+from gkm_agent.fabric.objects import HEALTHY, fabric_object, healthy, last_domain
 from gkm_agent.fabric.report import FabricReport
 from gkm_agent.interfaces import NotWritten
 from gkm_agent.report.objects import READY, manifest, node_object, ready, with_condition
@@ -79,8 +79,9 @@ class FileFabricSink:
         now = timestamp()
         with _written_to(self._path):
             found = _read(self._path, NodeFabric)
-            before = found.status.conditions if found else []
-            new = with_condition(report.status, HEALTHY, healthy(report.status), before, now)
+            before = found.status if found else NodeFabricStatus()
+            status = structs.replace(report.status, last_domain=last_domain(report.status, before))
+            new = with_condition(status, HEALTHY, healthy(status), before.conditions, now)
             if found is None or structs.replace(found.status, last_updated=None) != new:
                 _replace(self._path, fabric_object(self._node, new, now))
 

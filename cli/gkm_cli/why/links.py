@@ -319,7 +319,7 @@ _REMEDIES = {
     Reason.UNAUTHORIZED: "name a pull secret in spec.imagePullSecrets, opened to GKM (deploy/samples/pull-secret.yaml)",
     Reason.NOT_FOUND: _SPELLING,
     Reason.INVALID_REFERENCE: _SPELLING,
-    Reason.NOT_ALLOWED: "add the registry to registries.allow in gkm-config; in a private network, its host to registries.hosts",
+    Reason.NOT_ALLOWED: "add the registry to registries.allow, and a host of a private network to registries.hosts",
     Reason.BACKEND_MISMATCH: _REBUILD,
     Reason.ARCHITECTURE_MISMATCH: _REBUILD,
     Reason.WARP_SIZE_MISMATCH: "build the image again: its labels are probably wrong",

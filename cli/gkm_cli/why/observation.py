@@ -105,6 +105,8 @@ class Observation:
         if name is None or not (missing or any(each.chosen for each in on_node.values())):
             return facts
         caches = self._once(("caches", name.namespace), lambda: _caches(self.api, name.namespace))
+        if missing and caches.unreadable is not None:
+            return replace(facts, cache=ReadResult(unreadable=caches.unreadable))
         member = member_of(name.name, caches.found or (), on_node, facts.pod.metadata)
         if member is None or member.metadata.name == name.name:
             return facts

@@ -181,11 +181,12 @@ class TopologyReport:
         regarding = Regarding("v1", "ConfigMap", CONFIG_MAP, self._namespace, uid)
         for finding in findings:
             known = self._announced.get(finding.type)
-            # A passing state is no news, nor is what was never wrong. The occasion of an earlier process is not known.
-            if finding.reason in _PASSING or known in ((finding.reason, finding.occasion), (finding.reason, None)):
+            # A passing state is no news, nor is what was never wrong.
+            if finding.reason in _PASSING or known == (finding.reason, finding.occasion):
                 continue
             self._announced[finding.type] = (finding.reason, finding.occasion)
-            if known is None and finding.good:
+            # The occasion of an earlier process is not known: the first one is taken as announced.
+            if known == (finding.reason, None) or (known is None and finding.good):
                 continue
             note = finding.message or f"{finding.type} is {TRUE}"
             body = EventBody("Normal" if finding.good else "Warning", finding.reason, "Reconcile", note)

@@ -89,7 +89,11 @@ def test_the_condition_names_the_reason_of_a_cache_and_at_most_five_caches() -> 
             NodeFabricStatus(health="unhealthy", message="a GPU", nvlink=NVLink(state="InProgress")),
             ("False", "FabricUnhealthy", "a GPU"),
         ),
-        (NodeFabricStatus(health="unhealthy", message="a GPU"), ("False", "FabricUnhealthy", "a GPU")),
+        (
+            NodeFabricStatus(health="unhealthy", message="no driver", last_domain=DOMAIN),
+            ("False", "FabricUnhealthy", "no driver"),
+        ),
+        (NodeFabricStatus(health="unhealthy", message="no driver"), ("Unknown", "NoFabric", "no driver")),
         (NodeFabricStatus(health="none", message="no driver"), ("Unknown", "NoFabric", "no driver")),
         (
             NodeFabricStatus(health="none"),

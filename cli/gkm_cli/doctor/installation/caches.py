@@ -17,8 +17,6 @@ from gkm_cli.doctor.installation.observed import InstallationFacts, cache_name
 SIGNATURES = frozenset(
     {Reason.SIGNATURE_MISSING, Reason.SIGNATURE_INVALID, Reason.IDENTITY_MISMATCH, Reason.ATTESTATION_MISSING}
 )
-ELSEWHERE = SIGNATURES | {Reason.UNAUTHORIZED, Reason.DISK_FULL}
-"""Reasons of a node that other checks name."""
 WITHOUT_NODE = frozenset({"NodesIncompatible", "NoMatchingNodes"})
 """Reasons of the condition Ready (gkm_operator.caches.status)."""
 STUCK = timedelta(minutes=30)
@@ -81,7 +79,7 @@ def failed(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the caches that failed on nodes, with reasons and nodes."""
     for cache, reasons in _on_nodes(observed):
         for reason, (nodes, message) in sorted(reasons.items()):
-            if reason not in ELSEWHERE:
+            if reason != Reason.DISK_FULL:  # nodes/disk-full names it
                 detail = f"{reason} on {some(nodes)}: {message}"
                 hint = "docs/reference/reasons.md explains this reason; the agent tries again by itself"
                 yield Finding(Severity.PROBLEM, cache, detail, "these nodes do not serve it to pods", hint)

@@ -83,7 +83,9 @@ def needed(config: Config | ConfigInvalid) -> list[tuple[str, Feature]]:
         (bool(topology.kueue), "topology.kueue", Feature.TOPOLOGY),
         (bool(topology.kai), "topology.kai", Feature.TOPOLOGY),
         (topology.node_labels, "topology.nodeLabels", Feature.TOPOLOGY_LABELS),
+        (config.packing.pod_gates, "packing.podGates", Feature.POD_GATES),
         (config.kserve.enabled, "kserve.enabled", Feature.KSERVE),
+        (config.delivery != "csi", "delivery", Feature.POD_CACHES),
         (config.fabric.node_conditions, "fabric.nodeConditions", Feature.FABRIC_CONDITIONS),
         (config.fabric.node_taint != "none", "fabric.nodeTaint", Feature.FABRIC_TAINTS),
     )

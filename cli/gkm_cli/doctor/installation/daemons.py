@@ -79,7 +79,9 @@ def runtime_class(observed: InstallationFacts) -> Iterator[Finding]:
     for name, found in observed.runtime_classes.items():
         if found is None:
             why = "the API server refuses the agent's pods"
-            hint = "install NVIDIA's GPU operator or container toolkit, or set agent.driverRoot of the chart instead"
+            hint = (
+                "install NVIDIA's GPU operator, create the class, or set agent.driverRoot and agent.runtimeClassName=''"
+            )
             yield problem("RuntimeClass", name, "it does not exist, and the agent names it", why, hint)
 
 

@@ -1,10 +1,13 @@
 """`gkm why` follows the name in a volume to the member of the family that the pod has, or would get."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from gkm.kube.errors import ApiError
 from gkm.kube.resources import CLUSTERGKMCACHENODES, CLUSTERGKMCACHES, GKMCACHENODES, GKMCACHES, Resource
+from gkm_cli.clusters.reads import Unreadable
 from gkm_cli.inputs.pods import CSIVolume, VolumeFacts
 from gkm_cli.why import links
 from gkm_cli.why.facts import CacheName, ContainerState, ContainerStatus, Facts, PodStatusFacts
@@ -17,7 +20,14 @@ VERSION = "gkm.io/v1alpha1"
 Members = dict[str, dict[str, Any]]
 
 
-def facts_of(members: Members, report: dict[str, dict[str, Any]], *, shared: bool = False, lists: int = 1) -> Facts:
+def facts_of(
+    members: Members,
+    report: dict[str, dict[str, Any]],
+    *,
+    shared: bool = False,
+    lists: int = 1,
+    fault: Callable[[str, str], ApiError | None] = lambda _verb, _plural: None,
+) -> Facts:
     """Return the facts about a pod that names the family `llama`, on a node with this report."""
     api = FakeApi()
     namespace = {} if shared else {"namespace": "team"}
@@ -36,6 +46,7 @@ def facts_of(members: Members, report: dict[str, dict[str, Any]], *, shared: boo
     node = {"apiVersion": VERSION, "kind": f"{prefix}GKMCacheNode", "metadata": {"name": "node-a"} | namespace}
     api.create(nodes, node | {"spec": {"nodeName": "node-a"}})
     api.merge(nodes, "node-a", {"status": {"caches": report}}, None if shared else "team", subresource="status")
+    api.fault = fault
     (facts,) = Observation(api).facts(api.get(PODS, "p", "team"))
     assert len([call for call in api.calls if call[0] == "list" and "caches" in str(call[1])]) == lists
     return facts
@@ -80,6 +91,16 @@ def test_a_family_without_a_member_is_a_cache_that_does_not_exist() -> None:
     facts = facts_of({"c": OTHER}, {})
     assert facts.cache_name == CacheName("team", "llama")
     assert "there is no GKMCache team/llama" in links.decide_cache_object(facts).detail
+
+
+def test_a_family_that_may_not_be_listed_is_not_a_cache_that_does_not_exist() -> None:
+    def refused(verb: str, plural: str) -> ApiError | None:
+        return ApiError(403, "Forbidden", "no") if (verb, plural) == ("list", "gkmcaches") else None
+
+    facts = facts_of({"a": FIRST}, {}, fault=refused)
+    assert facts.cache.unreadable is not None
+    with pytest.raises(Unreadable, match="missing right: list gkmcaches"):
+        links.decide_cache_object(facts)
 
 
 @pytest.mark.parametrize("value", ["empty", "compile"])

@@ -35,7 +35,7 @@ def fabric(status: NodeFabricStatus) -> ReportedFabric:
 
 
 HEALTHY = NodeFabricStatus(domain=DOMAIN, health="healthy")
-BROKEN = NodeFabricStatus(health="unhealthy", message="GPU 1: route unhealthy")
+BROKEN = NodeFabricStatus(health="unhealthy", message="GPU 1: route unhealthy", domain="u.1")
 BOOTING = NodeFabricStatus(health="degraded", message="GPU 0", nvlink=NVLink(state="NotStarted"))
 
 

@@ -120,6 +120,10 @@ def test_a_new_process_repeats_neither_events_nor_transition_times() -> None:
     second.report()
     assert len(world.events()) == 1
     assert parse_status(world.report()["status"]) == before
+    world.api.create(RAW_HYPERNODES, hypernode("another", 5, "rack-r0-1"))
+    second.settle()
+    second.report()
+    assert [reason for _, reason, _ in world.events()] == ["HyperNodeConflict"] * 2
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", '{"conditions": 1}', "[" * 100_000])
@@ -144,7 +148,7 @@ def test_the_report_is_not_written_again_while_nothing_changes() -> None:
 
 
 def test_a_report_that_is_too_long_is_no_report() -> None:
-    with pytest.raises(ValueError, match="longer than"):
+    with pytest.raises(ValueError, match="has more than"):
         parse_status(" " * (1 << 21))
     assert parse_status("{}") == TopologyStatus()
 
