@@ -218,6 +218,15 @@ def test_helm_asks_before_it_removes_anything_unless_a_value_says_no() -> None:
     assert all(each.key[0] != "Job" for each in render())
 
 
+def test_nodes_are_cleaned_after_a_change_to_image_volumes() -> None:
+    """No daemon runs on nodes any more, and its account and the security level that it needed are gone."""
+    values = {"config": {"delivery": "image"}, "features": {"podCaches": True}}
+    cleaning = values | {"removeState": True}
+    assert kinds(cleaning) - kinds(values) == {("DaemonSet", "gkm-remove-state"), ("ServiceAccount", "gkm-agent")}
+    (namespace,) = (each.value for each in render(cleaning) if each.key[0] == "Namespace")
+    assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "privileged"
+
+
 def test_nodes_are_cleaned_in_place_of_the_daemons_and_after_the_same_check() -> None:
     values = {"removeState": True, "hostPaths": {"state": "/data/gkm"}}
     assert kinds() - kinds(values) == {("DaemonSet", name) for name in DAEMONS}
