@@ -144,6 +144,15 @@ def test_a_namespace_holds_no_more_than_its_share_while_another_waits(site: Plan
     site.until("c", "Planned", "c-1")
 
 
+def test_spares_are_in_the_share(site: PlansSite) -> None:
+    site.rack("d1", 8)
+    held(site, "a")
+    neighbor_waits(site)
+    site.ask("c", 8, gpusPerPod=8, groupGPUs=8, spares=2)
+    site.until("c", "NamespaceShare")
+    assert "With 24 more they would hold over 50 % of 64" in site.planned("c")[2]
+
+
 def test_gpus_that_pods_use_count_for_no_share(site: PlansSite) -> None:
     site.rack("d1", 8)
     held(site, "a", "b")

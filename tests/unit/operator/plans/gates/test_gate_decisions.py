@@ -2,6 +2,8 @@
 
 import random
 from collections import Counter
+from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from gkm.api.runs import RunPods
@@ -120,6 +122,16 @@ def test_the_status_counts_pods_by_what_their_nodes_say_and_names_the_first_caus
     report = decide(plan, [good], WAIT, str, NOW).report
     assert report is not None
     assert report.reason == "PodsWherePlanned"
+
+
+def test_pods_behind_the_gate_of_an_expired_plan_learn_that_it_has_expired() -> None:
+    expired = replace(plan_of(group(0, "a", "b")), expires=NOW - timedelta(seconds=1))
+    decision = decide(expired, [gated("p0", 0)], WAIT, str, NOW)
+    assert decision.lifts == ()
+    assert decision.report is not None
+    assert decision.report.message == (
+        "1 pod without a node: a node of r-1, which has expired (the condition Planned says how to get a new plan)"
+    )
 
 
 def test_a_pod_that_its_scheduler_cannot_bind_to_its_place_is_reported_with_the_cause_and_what_to_do() -> None:
