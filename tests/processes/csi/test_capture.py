@@ -101,7 +101,7 @@ def test_a_capture_beyond_the_bounds_fails_and_the_pod_ends(rig: Rig) -> None:
 
     rig.client.unpublish_as_kubelet(volume, target)
 
-    assert "more than 14 deep" in str(
+    assert "more than 14 directories deep" in str(
         rig.driver.wait_for("changed files of a volume not copied, this capture of the volume is lost")
     )
     assert not (rig.files.layout.captured / volume).exists()
