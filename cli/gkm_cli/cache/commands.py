@@ -89,7 +89,8 @@ COMMANDS = {
         "promote", "Take a captured cache over from the controllers: it is yours then, and retention leaves it alone."
     ),
     "drop": _generation(
-        "drop", "Delete a generation of a family; refused while pods use it. Its image stays in the registry."
+        "drop",
+        "Delete a generation of a family; refused while pods use it, or it is pinned or held back. Its image stays.",
     ),
 }
 

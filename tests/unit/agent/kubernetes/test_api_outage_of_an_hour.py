@@ -91,7 +91,7 @@ class Agent:
 
     def reach(self) -> None:
         for pauses in self.pauses:
-            assert pauses.reached.wait(scaled(60)), "its thread has ended or stands still"
+            assert pauses.reached.wait(scaled(180)), "its thread has ended or stands still"
 
     def go_on(self, until: float) -> None:
         for pauses in self.pauses:

@@ -129,14 +129,17 @@ def test_the_limits_are_those_of_the_page() -> None:
     rows = dict(re.findall(r"^\| (\S.*?) \| (\S.*?) \|$", section("Limits"), re.MULTILINE))
     assert rows == {
         "templates of a pool, objects of a group": f"{task_groups.MAX_TEMPLATES}",
-        "a template": f"{task_groups.MAX_TEMPLATE_BYTES >> 10} KiB as JSON, {values.MAX_LEVELS} levels",
+        "a template, and the merged templates of an object when the pool is written": (
+            f"{task_groups.MAX_TEMPLATE_BYTES >> 10} KiB as JSON, {values.MAX_LEVELS} levels"
+        ),
         "a TaskGroup and all its objects": f"{task_groups.MAX_GROUP_BYTES >> 10} KiB as JSON, "
         "with `<`, `>` and `&` as six bytes each",
         "tasks of a group": f"{task_groups.MAX_TASKS:,}",
         "rules of a template": "16, each with 4,096 characters",
         "name of a TaskGroup": "63 characters",
         "ComputeDomains of a group": "1",
-        "rendering a group": f"{frames.CPU_SECONDS:g} s of CPU time, {REQUEST_SECONDS:g} s in all, 128 MiB",
+        "rendering a group": f"{frames.CPU_SECONDS:g} s of CPU time, {REQUEST_SECONDS:g} s in all, "
+        f"{frames.HEADROOM_BYTES >> 20} MiB of memory, a result of {frames.MAX_RESULT_BYTES >> 10} KiB",
     }
     assert SAMPLE_GROUP.metadata.uid in PAGE
 

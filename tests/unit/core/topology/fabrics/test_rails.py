@@ -59,7 +59,7 @@ def test_a_network_without_any_order_is_refused_before_all_pairs_are_compared() 
     order = random.Random(1)
     connected = {f"s{number}": frozenset(order.sample(range(400), 40)) for number in range(4_000)}
     texts = {switch: frozenset(map(str, things)) for switch, things in connected.items()}
-    with pytest.raises(rails.TooIrregular, match="in no order"):
+    with pytest.raises(rails.TooIrregular, match="in no regular order"):
         rails.joined(texts)
 
 

@@ -75,7 +75,7 @@ def test_a_provider_waits_for_its_own_watches_only() -> None:
     for reflector in (watch.nodes, watch.fabrics):
         reflector._list()
     assert watch.awaited().startswith("waits for the list of configmaps")
-    with pytest.raises(Retry, match="the surveys are not listed yet"):
+    with pytest.raises(Retry, match="the ConfigMaps with InfiniBand surveys of nodes are not listed yet"):
         watching.surveys.publish()
     watch.surveys._list()
     assert watch.awaited() == ""

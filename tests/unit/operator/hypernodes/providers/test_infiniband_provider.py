@@ -191,7 +191,7 @@ def test_surveys_that_take_too_much_memory_together_lose_the_largest(monkeypatch
     assert found.faults == ("a survey is left out beside the others: it takes more memory than the provider has",)
 
 
-LEFT_OUT = "a survey is left out beside the others: its switches share hosts in no order"
+LEFT_OUT = "a survey is left out beside the others: the leaf switches of the fabric share hosts in no regular order"
 
 
 def test_a_survey_without_order_is_left_out_and_the_others_count() -> None:
@@ -216,7 +216,10 @@ def test_a_survey_that_loses_its_order_is_replaced_by_the_last_one_of_its_node()
 def test_surveys_that_all_have_no_order_are_a_missing_source_not_an_empty_one() -> None:
     reader = SurveyReader()
     for _ in range(2):
-        with pytest.raises(SourceMissing, match="no survey can be used: its switches share hosts in no order"):
+        with pytest.raises(
+            SourceMissing,
+            match="no survey can be used: the leaf switches of the fabric share hosts in no regular order",
+        ):
             reader.read(known(survey("a", irregular(switches=SWITCHES)), survey("b", irregular("e", SWITCHES))))
 
 
