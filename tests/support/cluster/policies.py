@@ -1,7 +1,8 @@
-"""The moment from which an API server enforces the ValidatingAdmissionPolicies that a test applied.
+"""The moment from which an API server enforces the policies that a test applied, and no longer those it deleted.
 
-The server takes changed policies up once a second, all at once and after both of its watches (policies, bindings)
-brought them. A probe that is applied last and refuses therefore proves that every earlier policy holds too.
+The server takes changed ValidatingAdmissionPolicies up once a second, all at once and after both of its watches
+(policies, bindings) brought them. A probe that is applied last and refuses therefore proves that every earlier policy
+holds too, and that no policy deleted before it does.
 """
 
 import itertools
@@ -14,7 +15,7 @@ _KINDS = ("ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy")
 
 
 def until_policies_hold(cluster: Cluster) -> None:
-    """Wait until the API server enforces every policy that was applied before this call."""
+    """Wait until the API server enforces the policies as they were applied and deleted before this call."""
     name = f"probe-{next(_numbers)}.test.gkm.io"
     head = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": name}}
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["CREATE"]}
