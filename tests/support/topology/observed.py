@@ -9,7 +9,7 @@ from gkm_operator.hypernodes.providers.view import AgentReport
 
 def packed(text: bytes) -> bytes:
     """Return the output of ibnetdiscover as it stands in a ConfigMap."""
-    return base64.b64encode(gzip.compress(text))
+    return base64.b64encode(gzip.compress(text, mtime=0))
 
 
 def survey(node: str, text: bytes) -> AgentReport:
