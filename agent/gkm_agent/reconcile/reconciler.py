@@ -92,6 +92,7 @@ class Reconciler:
         self._gpus = gpus
         self._publisher = publisher
         self._policy = policy
+        self._last_policy = ""
         self._serve_revoked = serve_revoked
         self._wake = wake
         self._clock = clock
@@ -176,7 +177,15 @@ class Reconciler:
         # Before `caches`: a source that completes in between has left out caches that are not deleted.
         complete = self._source.synced
         caches = {wanted.ref: wanted for wanted in self._source.caches() if self._is_for_node(wanted, inventory)}
-        return DesiredState(caches, complete, inventory, self._policy(), self._serve_revoked)
+        return DesiredState(caches, complete, inventory, self._read_policy(), self._serve_revoked)
+
+    def _read_policy(self) -> str:
+        """Return the fingerprint of the policy; another one may let through what failed, so it ends all pauses."""
+        policy = self._policy()
+        if policy != self._last_policy:
+            self._last_policy = policy
+            self._retries.retain_only(())
+        return policy
 
     def _is_for_node(self, wanted: WantedCache, inventory: Inventory) -> bool:
         """Return whether a node with these GPUs should have a cache.

@@ -124,6 +124,17 @@ def test_a_registry_that_requests_a_pause_gets_it(node: Node, undecided: bool) -
         assert node.images.steps().count("verify") == tries
 
 
+def test_a_changed_policy_is_tried_at_once(node: Node) -> None:
+    node.images.verdicts[ONE] = REFUSED
+    node.want("llama", digest=ONE)
+    assert not node.settle()
+    del node.images.verdicts[ONE]
+    node.policy = "with the key of the signer"
+
+    assert node.settle()
+    assert node.pointer().state is CacheState.READY
+
+
 def test_a_changed_object_is_tried_at_once(node: Node) -> None:
     node.images.failures["verify"] = GKMError(Reason.REGISTRY_UNAVAILABLE, "away")
     node.want("llama")
