@@ -16,8 +16,8 @@ INTRODUCTION = """\
 The kinds of `gkm.io/v1alpha1`, with each field. `kubectl explain gkmcache.spec --recursive` shows the same. The API
 server applies the defaults and refuses values that are not valid. `[]` is an item of a list, `*` any key of a map;
 fields in bold are required. Controllers and agents write `status`; you write `spec`, except for GKMCacheNode,
-ClusterGKMCacheNode, NodeFabric and PlacementPlan, which they write as a whole. The pod of a topology provider
-writes its ProviderTree.
+ClusterGKMCacheNode, NodeFabric and PlacementPlan, which they write as a whole, and for the GKMCaches that the
+controllers make of captures and KernelCaches. The pod of a topology provider writes the `spec` of its ProviderTree.
 
 Every object has the fields `apiVersion`, `kind` and `metadata` of Kubernetes, which are not repeated here.
 """

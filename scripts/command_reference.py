@@ -14,9 +14,9 @@ INTRODUCTION = """\
 `gkm --install-completion` completes `gkm` in the present shell. Each command has `--help`, and a man page:
 `man gkm-cache-build`.
 
-Every command prints JSON with `-o json`; later versions add fields and never rename one. Commands about a cluster use
-the cluster that kubectl would use (`KUBECONFIG`, `--context`, `-n`). Credentials for registries are those of docker and
-podman, credential helpers included. [cosign](cosign.md) and gkm verify each other's signatures.
+Commands with `-o` print JSON by `-o json`; later versions add fields and never rename one. Commands about a cluster
+use the cluster that kubectl would use (`KUBECONFIG`, `--context`, `-n`). Credentials for registries are those of docker
+and podman, credential helpers included. [cosign](cosign.md) and gkm verify each other's signatures.
 
 | exit code | meaning |
 |---|---|

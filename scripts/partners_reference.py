@@ -24,7 +24,9 @@ only where a test needs the release. [Status](status.md) names the features that
 |---|---|---|---|---|---|"""
 END = """
 "Go module proxy" and "Python package index" are what ordinary clients list there; "source repository" is the newest tag
-of the partner's repository. KServe and Grove did not run: tests play them, by what their sources say.
+of the partner's repository. Most tests with a kubelet run containerd 1.6 and runc of Debian 12; the containerd and runc
+of this table run pods in user namespaces and image volumes. KServe and Grove did not run: tests play them, by what
+their sources say.
 """
 
 

@@ -61,7 +61,7 @@ def drop(
     *,
     namespace: NamespaceOption = "",
     shared: SharedOption = False,
-    force: Annotated[bool, typer.Option("--force", help="Also if pods use it, or it is pinned.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also if pods use it, or it is pinned or held back.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Delete a generation of a family; refused while pods use it, or it is pinned or held back. Its image stays."""

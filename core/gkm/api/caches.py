@@ -27,7 +27,7 @@ DateTime = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 
 
 class LocalObjectReference(Struct, frozen=True):
-    """A Secret in the namespace of the cache."""
+    """A Secret with credentials for a registry."""
 
     name: Annotated[str, Meta(min_length=1, max_length=253, pattern=NAME_PATTERN)]
     """Name of the Secret."""
@@ -88,7 +88,7 @@ class CacheSpec(Struct, frozen=True, rename="camel", omit_defaults=True):
     ]
     """Reference of the cache image, with a tag and/or a digest."""
     image_pull_secrets: Annotated[list[LocalObjectReference], Meta(max_length=16)] = field(default_factory=list)
-    """Secrets of this namespace with credentials for the registry."""
+    """Secrets with credentials for the registry, in the namespace of the cache; for a ClusterGKMCache in gkm-system."""
     node_selector: Annotated[dict[str, str], Meta(max_length=16)] = field(default_factory=dict)
     """Nodes that get the cache; default: every node with a GPU."""
     update_policy: UpdatePolicy = field(default_factory=UpdatePolicy)
@@ -132,8 +132,7 @@ class CacheStatus(HasConditions, Struct, frozen=True, rename="camel", omit_defau
     size_bytes: Annotated[int, Meta(ge=0)] = 0
     """Size of the image in bytes, as its manifest states it; 0 while unknown."""
     runtime: Annotated[str, Meta(max_length=128)] = ""
-    """Program that wrote the cache, by the labels of the image: triton, vllm or inductor, or several of them, such as
-    vllm-triton; empty while unknown."""
+    """Runtimes that wrote the cache, by the labels of the image, such as triton or vllm-triton; empty while unknown."""
     delivery: Delivery = "csi"
     """How pods get the files: csi, by volumes of csi.gkm.io, or image, by image volumes that kubelet pulls. With image,
     the totals are of pods with the reference in imageVolume, and no node reports."""

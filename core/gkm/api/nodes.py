@@ -103,7 +103,7 @@ class KernelMisses(Struct, frozen=True, rename="camel", omit_defaults=True):
     at_least: bool = False
     """Whether the numbers are lower bounds, because the volume exceeds what GKM reads."""
     runtimes: dict[str, RuntimeMisses] = field(default_factory=dict)
-    """The same by runtime: triton, vllm, inductor."""
+    """The same by runtime, such as triton."""
 
 
 class PodUse(Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -173,7 +173,7 @@ class CapturedImage(Struct, frozen=True, rename="camel", omit_defaults=True):
     image: Annotated[str, Meta(max_length=525)] = ""
     """Reference of the image, by digest."""
     runtime: Annotated[str, Meta(max_length=64)] = ""
-    """Runtime that compiled the files: triton, vllm, or both: vllm-triton."""
+    """Runtimes that compiled the files, such as triton or vllm-triton."""
     version: Annotated[str, Meta(max_length=32)] = ""
     """Version of the runtime, as the files state it."""
     backend: Annotated[str, Meta(max_length=16)] = ""
