@@ -67,7 +67,7 @@ COMMANDS = {
     ),
     "diff": _command(
         "diff",
-        "Compare two images: labels, targets, sizes, and the files of the caches; exit 0 for one digest, else 1.",
+        "Compare two images: labels, targets, sizes and files; exit 0 for one digest, 1 for two, 2 without an answer.",
         f"{_IMAGE} registry.example/team/caches/llama:2",
     ),
     "tags": _command("tags", "List the tags of REPO, the tags of signatures among them.", _IMAGE.rpartition(":")[0]),

@@ -27,7 +27,7 @@ def diff(
     access: RegistryAccess,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Compare two images: labels, targets, sizes, and the files of the caches; exit 0 for one digest, else 1."""
+    """Compare two images: labels, targets, sizes and files; exit 0 for one digest, 1 for two, 2 without an answer."""
     try:
         result = _compared([access.described(each) for each in (first, second)], access.config.store.max_image_bytes)
     except (GKMError, OSError) as error:
