@@ -23,7 +23,7 @@ SECTIONS = (
 )
 OWN_EXIT_STATUS = {
     "gkm exec": "That of the program; 1, 2, 3 or 124 if it did not run; 126 or 127 if it cannot be run.",
-    "gkm cache diff": "0 for one digest; 1 for different images; 2 without an answer or after wrong usage; 124 after --timeout.",
+    "gkm cache diff": "0 for one digest; 1 for different images; 2 without an answer; 124 after --timeout.",
 }
 
 
