@@ -74,8 +74,9 @@ def inspect(content: Path, inventory: Inventory, max_bytes: int, kept: Collectio
         OSError: a file cannot be read.
     """
     measured = _measured(inventory)
-    read = _Reader(_Limits(max_bytes))
-    files = {part.directory: read.directory(part) for part in captured_in(content, kept, _Limits(max_bytes).count)}
+    read = _Reader(_Limits(max_bytes, len(kept)))
+    counted = _Limits(max_bytes, len(kept))
+    files = {part.directory: read.directory(part) for part in captured_in(content, kept, counted.count)}
     read.check()
     caches = scan_captured(content, sorted(measured) if any(files.values()) else (), kept)
     targets = [*(target for cache in caches for target in cache.targets), *read.compiled.named_in]
@@ -130,6 +131,9 @@ class _Limits:
     """The limits of all parts of a capture together, for one walk through them."""
 
     max_bytes: int
+    kept: int
+    """The number of files in the generation that the capture extends: they count, as the image and its statement have
+    them."""
     _files: int = 0
     _bytes: int = 0
     _listed_bytes: int = 0
@@ -141,12 +145,21 @@ class _Limits:
         self._files += 1
         self._bytes += entry.size
         self._listed_bytes += len(msgspec.json.encode(entry.path)) + _LISTED_BYTES
-        if self._files > MAX_FILES or self._bytes > self.max_bytes or self._listed_bytes > MAX_FILES_BYTES:
-            raise GKMError(
-                Reason.TOO_LARGE,
-                f"the capture has more than {MAX_FILES} files, {self.max_bytes} bytes of content or {MAX_FILES_BYTES} "
-                "bytes of names",
-            )
+        if self._files > MAX_FILES:
+            raise self._exceeded(f"{MAX_FILES} files")
+        if self._bytes > self.max_bytes:
+            raise self._exceeded(f"the {self.max_bytes} bytes of capture.maxBytes")
+        if self._listed_bytes > MAX_FILES_BYTES:
+            raise self._exceeded(f"{MAX_FILES_BYTES} bytes of names")
+
+    def _exceeded(self, limit: str) -> GKMError:
+        if not self.kept:
+            return GKMError(Reason.TOO_LARGE, f"the capture has more than {limit}")
+        return GKMError(
+            Reason.TOO_LARGE,
+            f"the capture has more than {limit}, with the {self.kept} files of the generation that it extends; "
+            "pods whose volume names another cache begin a new family",
+        )
 
 
 @dataclass(slots=True)

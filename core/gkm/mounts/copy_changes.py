@@ -12,10 +12,11 @@ from typing import Final
 
 from gkm.hoststate.files import closing
 from gkm.mounts import layer_walk
-from gkm.mounts.layer_walk import LayerFile, LayerTooLarge
+from gkm.mounts.layer_walk import LayerFile, LayerTooLarge, TooManyBytes
 from gkm.mounts.link_farm import MountedView
 
 MAX_FILES: Final = 200_000
+"""Limit of files and directories in one copy, without the files of the layers below, whose image has a limit."""
 _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _CHUNK: Final = 1 << 20
 BLOCK_BYTES: Final = 4096
@@ -41,34 +42,36 @@ def copy_changes(view: MountedView, lowers: Sequence[int], destination: Path, ma
     Sizes are in whole blocks.
 
     Raises:
-        LayerTooLarge: more files or bytes, or deeper directories, than the bounds.
+        LayerTooLarge: more files or deeper directories than the bounds.
+        TooManyBytes: more bytes than `max_bytes`.
         OSError: a disk operation failed.
     """
     copying = _Copier(destination, max_bytes)
     destination.mkdir(0o700)
-    layer_walk.walk(view, lowers, copying, _check_count)
+    layer_walk.walk(view, lowers, copying, copying.check_count)
     return CopyResult(copying.files, copying.bytes, copying.skips)
-
-
-def _check_count(entries: int) -> None:
-    if entries > MAX_FILES:
-        raise LayerTooLarge(
-            f"the volume has more than {MAX_FILES} files and directories: files that the pod added are not captured"
-        )
 
 
 class _Copier:
     def __init__(self, destination: Path, max_bytes: int) -> None:
         self.files = self.bytes = self.skips = 0
+        self._unchanged = 0
         self._destination = destination
         self._remaining_bytes = max_bytes
         self._max_bytes = max_bytes
 
+    def check_count(self, entries: int) -> None:
+        """Check how many of the entries so far the pod may have added; a large cache below does not count."""
+        if entries - self._unchanged > MAX_FILES:
+            raise LayerTooLarge(
+                f"the pod added more than {MAX_FILES} files and directories to its volume, which is the limit of a copy"
+            )
+
     def skipped(self) -> None:
         self.skips += 1
 
-    def unchanged(self, file: LayerFile) -> None:
-        pass
+    def unchanged(self, _file: LayerFile) -> None:
+        self._unchanged += 1
 
     def added(self, file: LayerFile) -> None:
         try:
@@ -87,9 +90,9 @@ class _Copier:
         # Checked before the first read: a sparse file claims any size. An empty file takes a block of the disk too.
         self._remaining_bytes -= max(1, -(-status.st_size // BLOCK_BYTES)) * BLOCK_BYTES
         if self._remaining_bytes < 0:
-            raise LayerTooLarge(
+            raise TooManyBytes(
                 f"the files that the pod changed have more than the {self._max_bytes} bytes that its layer or the free "
-                "disk space can hold: they are not captured"
+                "disk space can hold"
             )
         destination.mkdir(0o700, parents=True, exist_ok=True)
         with os.fdopen(os.open(destination / name, _WRITE, 0o400), "wb") as target:

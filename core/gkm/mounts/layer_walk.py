@@ -27,6 +27,10 @@ class LayerTooLarge(Exception):
     """The pod wrote more than a limit allows; the message names the limit."""
 
 
+class TooManyBytes(LayerTooLarge):
+    """The files of the pod have more bytes than the limit of a copy."""
+
+
 @dataclass(frozen=True, slots=True)
 class LayerFile:
     """A regular file of a volume: `directory` is a descriptor, `parents` are the names from the top to it.

@@ -13,6 +13,7 @@ from gkm.hoststate.names import CacheRef
 from gkm.images import cache
 from gkm.images.pulling import pull
 from gkm.images.reference import Reference
+from gkm_agent.capturing import inspection
 from gkm_agent.capturing.family_base import WORK as UNION
 from gkm_agent.capturing.family_base import family_of
 from gkm_agent.capturing.progress import CaptureOrigin, CaptureState
@@ -131,6 +132,17 @@ def test_hostile_names_do_not_reach_into_the_generation(node: FamilyNode, hostil
         assert report.state == "Announced", report.message
         shutil.rmtree(node.node.root / "elsewhere", ignore_errors=True)
         assert (f"{H100_KERNEL}/add_kernel.cubin") in fetched(node, report.image)
+
+
+def test_a_limit_that_the_generation_fills_says_so(node: FamilyNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    first_generation(node)
+    with_second_kernel(node, "csi-2")
+    kept = len(list((node.node.layout.captured / "csi-1" / "content").glob("*/*")))
+    monkeypatch.setattr(inspection, "MAX_FILES", kept)
+    report = node.report("csi-2")
+    assert (report.state, report.reason) == ("Refused", "TooLarge")
+    assert f"more than {kept} files, with the {kept} files of the generation that it extends" in report.message
+    assert "a new family" in report.message
 
 
 def test_a_generation_in_another_repository_is_sent_whole(node: FamilyNode) -> None:

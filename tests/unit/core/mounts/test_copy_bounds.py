@@ -46,6 +46,17 @@ def test_their_number_has_a_bound(volume: Path, monkeypatch: pytest.MonkeyPatch,
         copied(volume)
 
 
+def test_files_of_the_cache_below_do_not_count(volume: Path, below: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copy_changes, "MAX_FILES", 10)
+    for number in range(30):
+        for place in (volume, below):
+            (place / str(number)).touch()
+            os.utime(place / str(number), ns=(10**18, 10**18))
+    for number in range(5):
+        (volume / f"added-{number}").touch()
+    assert copied(volume, below).files == 5
+
+
 def test_bytes_have_a_bound_in_whole_blocks(volume: Path) -> None:
     (volume / "one").write_bytes(bytes(4097))
     assert copied(volume, most=8192).bytes == 4097
