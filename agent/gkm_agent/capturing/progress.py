@@ -75,6 +75,13 @@ class Progress(Struct, frozen=True, rename="camel"):
         return self.base.partition("@")[2]
 
 
+class LostCapture(Struct, frozen=True):
+    """Why the CSI driver could not copy the files of a volume: a reason of GKM's API and a sentence."""
+
+    reason: _Short
+    message: Annotated[str, Meta(max_length=2048)]
+
+
 class CaptureOrigin(Struct, frozen=True, rename="camel"):
     """The content of captured.json: the volume that the files come from.
 
@@ -91,6 +98,8 @@ class CaptureOrigin(Struct, frozen=True, rename="camel"):
     cache_namespace: Annotated[str, Meta(max_length=63)] | None = None
     family: Annotated[str, Meta(max_length=253)] = ""
     """The cache or family that the pod's volume names; "" in files of earlier versions."""
+    lost: LostCapture | None = None
+    """Set if the copy failed: the capture has no files."""
 
 
 def origin(directory: Path) -> CaptureOrigin:

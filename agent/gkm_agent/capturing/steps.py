@@ -129,6 +129,8 @@ class CaptureSteps:
 
     def _inspect(self, directory: Path, origin: CaptureOrigin, before: Progress, others: Iterable[Path]) -> Progress:
         self.remove_leftovers(directory)
+        if origin.lost:
+            return Progress(CaptureState.REFUSED, origin.lost.reason, origin.lost.message)
         base = self._base(origin)
         try:
             with union(self.layout, directory / self.union, base, self._end_if_stopped) as content:

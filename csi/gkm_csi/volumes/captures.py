@@ -4,12 +4,15 @@ A copy takes seconds and no call waits for it: one thread copies, and unpublish 
 complete. While the pod runs, gkm_csi.volumes.settled asks for captures of the same volume.
 
 A finished capture appears as `captured/<volume>` by one rename; a process killed before it starts the copy anew.
+So does a failed one, without files but with the cause: the agent reports it as it reports every refused capture.
 """
 
+import errno
 import logging
 import os
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -22,7 +25,10 @@ from gkm.hoststate.logs import fields
 from gkm.hoststate.records import VolumeRecord
 from gkm.mounts import copy_changes
 from gkm.mounts.copy_changes import BLOCK_BYTES, CopyResult
+from gkm.mounts.layer_walk import LayerTooLarge, TooManyBytes
+from gkm.mounts.link_farm import MountedView
 
+from gkm_csi.status_errors import StatusError
 from gkm_csi.volumes.layers import VolumeLayers
 
 _SHARED_FACTOR: Final = 2
@@ -30,6 +36,8 @@ _SHARED_FACTOR: Final = 2
 _TEMPORARY_PREFIX: Final = ".tmp-"
 _MAX_ID: Final = 116
 """Characters of a volume's id in the name of a capture while its pod runs: with a time it is a valid id."""
+
+_NO_FILES: Final = CopyResult(files=0, bytes=0, skipped=0)
 
 _LOG = logging.getLogger(__name__)
 
@@ -57,7 +65,8 @@ class Captures:
     def ensure_captured(self, record: VolumeRecord) -> bool:
         """Return whether the copy of a volume has ended, with or without success; start it if it has not run.
 
-        A failed capture is logged and loses the files that the pod added; it never holds up the end of the pod.
+        A failed capture loses the files that the pod added, and leaves a record of the cause; it never holds up the end
+        of the pod.
         """
         with self._lock:
             task = self._running.get(record.volume_id)
@@ -83,24 +92,33 @@ class Captures:
         )
         temporary = self._layout.captured / f"{_TEMPORARY_PREFIX}{record.volume_id}"
         try:
-            _remove(temporary)
-            temporary.mkdir(0o700, parents=True)
+            _make_empty(temporary)
             with self._layers.mounted_layers(record) as (view, lowers):
-                spare = spare_bytes(self._layout.captured, self._min_free_percent)
-                copied = copy_changes.copy_changes(
-                    view, lowers, temporary / CAPTURED_CONTENT, min(_max_layer_bytes(view.top), spare)
-                )
+                copied = self._copy(view, lowers, temporary / CAPTURED_CONTENT)
             if copied.files:
-                (temporary / CAPTURED_FILE).write_bytes(files.encode(_description(record, directory.name, copied)))
-                temporary.rename(directory)
+                _finish(temporary, directory, _description(record, directory.name, copied))
             _LOG.info(
                 "changed files of a volume copied for its capture",
                 extra=log_fields | fields(files=copied.files, bytes=copied.bytes, skipped=copied.skipped),
             )
-        except Exception:  # noqa: BLE001 -- a failed capture must not hold up the pod
+        except Exception as error:  # noqa: BLE001 -- a failed capture must not hold up the pod
             _LOG.exception("changed files of a volume not copied, this capture of the volume is lost", extra=log_fields)
+            with suppress(OSError):  # the log has it
+                _make_empty(temporary)
+                _finish(temporary, directory, _description(record, directory.name) | {"lost": _loss(error)})
         finally:
             _remove(temporary)
+
+    def _copy(self, view: MountedView, lowers: Sequence[int], destination: Path) -> CopyResult:
+        most = _max_layer_bytes(view.top)
+        spare = spare_bytes(self._layout.captured, self._min_free_percent)
+        try:
+            return copy_changes.copy_changes(view, lowers, destination, min(most, spare))
+        except TooManyBytes as error:
+            if spare < most:
+                why = f"capture.minFreePercent leaves {spare} bytes of the node's disk for it; free space on the node"
+                raise OSError(errno.ENOSPC, why) from error
+            raise
 
     def _directory(self, record: VolumeRecord) -> Path:
         return self._layout.capture(record.volume_id)
@@ -112,6 +130,29 @@ def _remove(path: Path) -> None:
         trees.remove(path)
 
 
+def _make_empty(directory: Path) -> None:
+    _remove(directory)
+    directory.mkdir(0o700, parents=True)
+
+
+def _finish(temporary: Path, directory: Path, description: Mapping[str, object]) -> None:
+    (temporary / CAPTURED_FILE).write_bytes(files.encode(description))
+    temporary.rename(directory)
+
+
+def _loss(error: Exception) -> Mapping[str, str]:
+    """Return why files were not copied, as a reason of GKM's API and a sentence without paths of the node."""
+    reason, why = "NodeError", type(error).__name__
+    if isinstance(error, LayerTooLarge):
+        reason, why = "TooLarge", str(error)
+    elif isinstance(error, StatusError):
+        why = error.message
+    elif isinstance(error, OSError):
+        reason = "DiskFull" if error.errno in (errno.ENOSPC, errno.EDQUOT) else reason
+        why = error.strerror or why
+    return {"reason": reason, "message": f"the files of the pod were not copied, so this capture is lost: {why}"}
+
+
 def _max_layer_bytes(mount: int) -> int:
     """Return the bytes that a capture of a volume may take: the pod has paid for those in its layer, and no others."""
     layer = os.statvfs(mount)
@@ -119,7 +160,7 @@ def _max_layer_bytes(mount: int) -> int:
     return _SHARED_FACTOR * used + (layer.f_files - layer.f_ffree) * BLOCK_BYTES
 
 
-def _description(record: VolumeRecord, name: str, copied: CopyResult) -> dict[str, object]:
+def _description(record: VolumeRecord, name: str, copied: CopyResult = _NO_FILES) -> dict[str, object]:
     return {
         "volumeId": name,
         "podName": record.pod_name,

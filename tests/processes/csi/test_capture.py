@@ -104,7 +104,10 @@ def test_a_capture_beyond_the_bounds_fails_and_the_pod_ends(rig: Rig) -> None:
     assert "more than 14 directories deep" in str(
         rig.driver.wait_for("changed files of a volume not copied, this capture of the volume is lost")
     )
-    assert not (rig.files.layout.captured / volume).exists()
+    what, files = captured(rig, volume)
+    assert files == {}
+    assert (what["lost"]["reason"], what["files"]) == ("TooLarge", 0)
+    assert "more than 14 directories deep" in what["lost"]["message"]
     assert rig.nothing_left(volume, target)
 
 

@@ -1,8 +1,10 @@
 """Failures with private volumes, their captures and their stats leave nothing."""
 
+import json
 from typing import Any
 
 import pytest
+from gkm.mounts.layer_walk import LayerTooLarge
 from gkm.mounts.mountinfo import TooManyMounts
 from gkm.mounts.relocation.tree_limits import AllInUse, TooMany
 from gkm.mounts.relocation.tree_store import RelocationInProgress
@@ -122,6 +124,34 @@ def test_stats_that_cannot_be_read_are_a_condition_and_no_error(memory_node: InM
 def test_a_capture_that_fails_anywhere_costs_the_capture_and_not_the_end_of_the_pod(
     memory_node: InMemoryNode, step: str, error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
+    lost = lost_capture(memory_node, step, error)
+    assert memory_node.is_clean()
+    assert lost["message"].startswith("the files of the pod were not copied, so this capture is lost: ")
+    assert [line.message for line in caplog.records].count(
+        "changed files of a volume not copied, this capture of the volume is lost"
+    ) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "why"),
+    [
+        (OSError(5, "Input/output error", "/secret/path"), "NodeError", "Input/output error"),
+        (OSError(28, "No space left on device", "/secret/path"), "DiskFull", "No space left on device"),
+        (LayerTooLarge("more than 14 directories deep"), "TooLarge", "more than 14 directories deep"),
+        (TooManyMounts("many"), "NodeError", "TooManyMounts"),
+    ],
+)
+def test_a_failed_capture_leaves_its_cause_for_the_agent(
+    memory_node: InMemoryNode, error: Exception, reason: str, why: str
+) -> None:
+    assert lost_capture(memory_node, "mounted", error) == {
+        "reason": reason,
+        "message": f"the files of the pod were not copied, so this capture is lost: {why}",
+    }
+
+
+def lost_capture(memory_node: InMemoryNode, step: str, error: Exception) -> dict[str, str]:
+    """End a pod whose capture fails at a step; return what the record of the capture says about the loss."""
     asked = private(memory_node)
     memory_node.publisher.publish(asked)
     memory_node.mounts.fails, memory_node.mounts.error = step, error
@@ -135,8 +165,9 @@ def test_a_capture_that_fails_anywhere_costs_the_capture_and_not_the_end_of_the_
         return True
 
     until(gone, "the volume to go")
-    assert memory_node.is_clean()
-    assert not any(memory_node.files.layout.captured.iterdir())
-    assert [line.message for line in caplog.records].count(
-        "changed files of a volume not copied, this capture of the volume is lost"
-    ) == 1
+    (record,) = memory_node.files.layout.captured.iterdir()
+    assert [path.name for path in record.iterdir()] == ["captured.json"]
+    described = json.loads((record / "captured.json").read_text())
+    assert (described["volumeId"], described["files"], described["bytes"]) == ("csi-1", 0, 0)
+    lost: dict[str, str] = described["lost"]
+    return lost

@@ -1,6 +1,7 @@
 """A capture becomes one signed and attested image that a node pulls, over a real registry with faults."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -287,6 +288,31 @@ def test_the_hardware_is_what_was_measured(node: CaptureNode, gpus: tuple[Gpu, .
     (report,) = worker.reports()["ml-apps"]
     assert report.reason == reason
     assert report.state == ("Waiting" if reason is Reason.NO_GPU else "Refused")
+
+
+def test_a_copy_that_failed_is_reported_and_counted_as_a_refused_capture(node: CaptureNode) -> None:
+    node.capture()
+    place = node.layout.captured / "csi-1"
+    described = json.loads((place / "captured.json").read_text())
+    lost = {"reason": "DiskFull", "message": "the files of the pod were not copied"}
+    (place / "captured.json").write_text(json.dumps({**described, "files": 0, "bytes": 0, "lost": lost}))
+    shutil.rmtree(place / "content")
+    before = refused()
+    worker = node.worker()
+
+    assert worker.make_images()
+
+    (report,) = worker.reports()["ml-apps"]
+    assert (report.state, report.pod) == ("Refused", "trainer-0")
+    assert (report.reason, report.message) == ("DiskFull", "the files of the pod were not copied")
+    assert refused() == before + 1
+    assert node.worker().make_images()
+    assert refused() == before + 1
+
+
+def refused() -> float:
+    (found,) = [each.value for each in samples(metrics.CAPTURES) if each.labels == {"result": "Refused"}] or [0.0]
+    return found
 
 
 def test_kernels_of_two_gpus_are_refused(node: CaptureNode, registry: Registry) -> None:
