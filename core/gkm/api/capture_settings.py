@@ -72,10 +72,10 @@ class Capture(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     `credentials_secret` names a Secret with credentials (.dockerconfigjson) in GKM's own namespace, for pushes alone.
     Without it GKM uses the credentials of `registries.hosts`.
 
-    The agent retains captures for `retention` seconds, and at most `max_bytes` of them together; if either is 0, it
-    retains no captures. `min_free_percent` of the disk stays free, of bytes and of inodes. With the mode `auto` and a
-    destination, a volume to which no program wrote for `settled_seconds` is captured while its pod runs; 0 waits for
-    the end of the pod. `caches` is about the objects that the controllers make of captures.
+    The agent retains captures for `retention` seconds, and at most `max_bytes` of them together. `min_free_percent` of
+    the disk stays free, of bytes and of inodes. With the mode `auto` and a destination, a volume to which no program
+    wrote for `settled_seconds` is captured while its pod runs; 0 waits for the end of the pod. `caches` is about the
+    objects that the controllers make of captures.
     """
 
     mode: Literal["auto", "request", "off"] = "auto"
@@ -83,8 +83,8 @@ class Capture(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     credentials_secret: Annotated[str, Meta(max_length=253)] = ""
     signing: CaptureSigning = field(default_factory=CaptureSigning)
     bytes_per_second: Annotated[int, Meta(ge=SLOWEST_BYTES_PER_SECOND)] = 20 << 20
-    retention: Annotated[float, Meta(ge=0)] = 7 * 86_400.0
-    max_bytes: Annotated[int, Meta(ge=0)] = 10 << 30
+    retention: Annotated[float, Meta(gt=0)] = 7 * 86_400.0
+    max_bytes: Annotated[int, Meta(gt=0)] = 10 << 30
     min_free_percent: Annotated[float, Meta(ge=0, le=90)] = 20.0
     settled_seconds: Annotated[float, Meta(ge=0, le=30 * 86_400.0)] = 120.0
     caches: CapturedCaches = field(default_factory=CapturedCaches)

@@ -25,6 +25,11 @@ REMOVED = {
     "delete the key from the configuration",
 }
 """Keys of earlier releases by their path: why a key is gone, and what to do."""
+_CAPTURES_OFF = (
+    "to capture no files, set `capture.mode` to `off`; captured files need time and space until they are sent"
+)
+_EXPLAINED = {"capture.retention": _CAPTURES_OFF, "capture.maxBytes": _CAPTURES_OFF}
+"""Keys by their path whose refused values are often meant for another key: which one."""
 
 
 def explained(error: msgspec.ValidationError, kind: type) -> str:
@@ -40,7 +45,8 @@ def explained(error: msgspec.ValidationError, kind: type) -> str:
     if value := _VALUE.fullmatch(found["what"]):
         allowed = list(_values(types))
         return f"{text}; allowed is {' or '.join(allowed)}{_suggestion(value['value'], allowed)}" if allowed else text
-    return text
+    hint = _EXPLAINED.get((found["path"] or "").removeprefix("."))
+    return f"{text}; {hint}" if hint else text
 
 
 def _at(kind: inspect.Type, path: str) -> Iterator[inspect.Type]:

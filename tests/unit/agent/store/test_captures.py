@@ -38,7 +38,7 @@ def leave(layout: Layout, volume_id: str, days_ago: float, size: int) -> Path:
         (Capture(max_bytes=300), ["three"]),
         (Capture(max_bytes=299), ["two", "three"]),
         (Capture(max_bytes=99), ["one", "two", "three"]),
-        (Capture(retention=0), ["one", "two", "three"]),
+        (Capture(retention=1), ["one", "two", "three"]),
     ],
 )
 def test_the_oldest_go_first(bounds: Capture, gone: list[str]) -> None:
@@ -75,7 +75,7 @@ def test_a_link_leads_nowhere(layout: Layout, tmp_path: Path) -> None:
     theirs.mkdir()
     (theirs / "captured.json").write_text('{"bytes": 1}')
     (layout.captured / "csi-link").symlink_to(theirs)
-    captured.sweep(layout, Capture(retention=0), NOW, CapturesInUse())
+    captured.sweep(layout, Capture(retention=1), NOW, CapturesInUse())
     assert (theirs / "captured.json").exists()
     assert not list(layout.captured.iterdir())
 

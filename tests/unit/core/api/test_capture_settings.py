@@ -35,6 +35,8 @@ def test_nothing_is_pushed_without_a_registry_and_a_signer(capture: Capture, pus
         ("{registry: registry.example/UPPER}", "capture.registry"),
         ("{registry: registry.example/team:tag}", "capture.registry"),
         ("{bytesPerSecond: 1000}", "capture.bytesPerSecond"),
+        ("{retention: 0}", "at `$.capture.retention`; to capture no files, set `capture.mode` to `off`"),
+        ("{maxBytes: 0}", "at `$.capture.maxBytes`; to capture no files, set `capture.mode` to `off`"),
         ("{mode: always}", "allowed is auto or off or request"),
     ],
 )
