@@ -217,8 +217,7 @@ def event_of(before: Faults | None, now: Faults) -> EventBody | None:
     if before == now or (before is None and not wrong):
         return None
     if wrong:
-        hint = "install the chart again; gkm doctor says more"
-        return EventBody("Warning", INCOMPLETE, "Install", f"{wrong}; {hint}")
+        return EventBody("Warning", INCOMPLETE, "Install", f"{wrong}; gkm doctor has the next step")
     return EventBody("Normal", COMPLETE, "Install", "the CSIDriver and both DaemonSets are there and ours")
 
 

@@ -14,6 +14,11 @@ ADMISSION_CA, ADMISSION_CA_KEY = "gkm-admission-ca", "ca.crt"
 
 AGENT, CSI, CONTROLLERS, ADMISSION = "gkm-agent", "gkm-csi", "gkm-controllers", "gkm-admission"
 
+NEEDED_KINDS = frozenset(
+    {"gkmcaches", "clustergkmcaches", "gkmcachenodes", "clustergkmcachenodes", "runs", "placementplans"}
+)
+"""The kinds, by their plural names, without which the controllers do not start."""
+
 _NAME, _PART_OF = "app.kubernetes.io/name", "app.kubernetes.io/part-of"
 _DRIVER_SETTINGS: Mapping[str, Any] = {
     "attachRequired": False,

@@ -9,7 +9,7 @@ from gkm.api.installation import CONFIG_MAP, NAMESPACE
 from gkm.api.policies import is_pem
 from gkm.images.signatures import keys
 
-from gkm_cli.doctor.findings import Finding, Severity, named, text_at
+from gkm_cli.doctor.findings import Finding, Severity, command, named, text_at
 from gkm_cli.doctor.installation.observed import InstallationFacts, problem
 
 _OBJECT = named("ConfigMap", NAMESPACE, CONFIG_MAP)
@@ -98,6 +98,10 @@ def account_bindings(observed: InstallationFacts) -> Iterator[Finding]:
         found = observed.bindings.get(name)
         role = text_at(found, "roleRef", "name")
         if found is None or role != name:
-            detail = f"it binds the ClusterRole {role}" if found else "it does not exist"
+            detail, hint = "it does not exist", INSTALL
+            if found is not None:
+                detail = f"it binds the ClusterRole {role}"
+                delete = command("kubectl", "delete", "clusterrolebinding", name)
+                hint = f"{delete}, then {INSTALL}: its roleRef cannot be changed"
             why = f"the API server denies the requests of {name}"
-            yield problem("ClusterRoleBinding", name, detail, why, INSTALL)
+            yield problem("ClusterRoleBinding", name, detail, why, hint)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from gkm.api.features import INSTALL
 from gkm.api.installation import AGENT, CSI, DRIVER, NAMESPACE, driver_differences, is_our_daemon_set
 
-from gkm_cli.doctor.findings import Finding, some, text_at
+from gkm_cli.doctor.findings import Finding, command, some, text_at
 from gkm_cli.doctor.installation.observed import InstallationFacts, number, problem
 
 _HARM = {AGENT: "no cache reaches a node", CSI: "no pod with a cache starts"}
@@ -99,8 +99,12 @@ def _missing(observed: InstallationFacts, name: str) -> Iterator[Finding]:
     found = observed.daemon_sets.get(name)
     is_wrong = observed.needs_nodes if found is None else not is_our_daemon_set(found, name)
     if is_wrong:
-        detail = "it is not GKM's" if found else "it does not exist"
-        yield problem("DaemonSet", name, detail, _HARM[name], INSTALL, namespace=NAMESPACE)
+        detail, hint = "it does not exist", INSTALL
+        if found is not None:
+            # Its selector cannot be changed, and Helm takes over no object of another owner.
+            detail = "it is not GKM's"
+            hint = f"{command('kubectl', 'delete', 'daemonset', name, '-n', NAMESPACE)}, then {INSTALL}"
+        yield problem("DaemonSet", name, detail, _HARM[name], hint, namespace=NAMESPACE)
 
 
 def _not_ready(observed: InstallationFacts, name: str) -> Iterator[Finding]:

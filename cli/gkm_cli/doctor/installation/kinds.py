@@ -10,6 +10,7 @@ from gkm.api.config import Config
 from gkm.api.definition_origin import MIGRATION, DefinitionOrigin, compare
 from gkm.api.features import Feature, install
 from gkm.api.grammar import count_of
+from gkm.api.installation import NEEDED_KINDS
 from gkm.kube.resources import Json
 
 from gkm_cli.doctor.findings import Finding, Severity, named, some
@@ -25,7 +26,9 @@ def missing(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the CustomResourceDefinitions of GKM that do not exist."""
     for name, found in observed.definitions.items():
         if found is None:
-            why = "the controllers do not start without it, and no object of this kind can be created"
+            why = "no object of this kind can be created"
+            if name.partition(".")[0] in NEEDED_KINDS:
+                why = f"{why}, and the controllers do not start without it"
             yield problem(_KIND, name, "it is not installed", why, "gkm crds --apply")
 
 

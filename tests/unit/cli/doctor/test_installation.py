@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 import yaml
 from gkm.api.crds import definitions
+from gkm.api.installation import NEEDED_KINDS
 from gkm_cli.doctor.checks import CHECKS
 from gkm_cli.doctor.findings import Finding, Severity, moment
-from gkm_cli.doctor.installation import caches, controllers, kinds, nodes, webhook
+from gkm_cli.doctor.installation import caches, configuration, controllers, daemons, kinds, nodes, webhook
 from gkm_cli.doctor.installation.objects import NodeLease
 from gkm_cli.doctor.installation.observation import SOURCES, InstallationCheck
 from gkm_cli.doctor.installation.observed import InstallationFacts
+from gkm_operator.installation import OURS
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import convert
@@ -76,6 +78,29 @@ def test_kinds_that_a_later_version_extended_are_ours() -> None:
         properties["metadata"] = {"type": "object"}
     made = observed(definitions=extended)
     assert [*kinds.missing(made), *kinds.foreign(made), *kinds.outdated(made)] == []
+
+
+def test_a_missing_kind_stops_the_controllers_only_if_they_need_it() -> None:
+    assert {resource.plural for resource in OURS} == NEEDED_KINDS
+    made = observed(definitions=dict.fromkeys(["gkmcaches.gkm.io", "pools.gkm.io"]))
+    needed, optional = (finding.why for finding in kinds.missing(made))
+    assert needed == "no object of this kind can be created, and the controllers do not start without it"
+    assert optional == "no object of this kind can be created"
+
+
+@pytest.mark.parametrize("name", ["gkm-agent", "gkm-csi"])
+def test_a_daemon_set_of_another_owner_is_deleted_first(name: str) -> None:
+    check = daemons.agent_missing if name == "gkm-agent" else daemons.csi_missing
+    (found,) = check(observed(daemon_sets={name: {"metadata": {"labels": {}}}}))
+    assert found.detail == "it is not GKM's"
+    assert found.hint.startswith(f"kubectl delete daemonset {name} -n gkm-system, then install the Helm chart")
+
+
+def test_a_binding_of_another_role_is_deleted_first() -> None:
+    ours = {name: {"roleRef": {"name": name}} for name in ("gkm-controllers", "gkm-admission")}
+    theirs = {"gkm-agent": {"roleRef": {"name": "view"}}}
+    (found,) = configuration.account_bindings(observed(bindings={**ours, **theirs}))
+    assert found.hint.startswith("kubectl delete clusterrolebinding gkm-agent, then install the Helm chart")
 
 
 def test_a_foreign_kind_is_not_called_outdated() -> None:
