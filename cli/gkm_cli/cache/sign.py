@@ -20,7 +20,8 @@ AllTagsOption = Annotated[
     ),
 ]
 LimitOption = Annotated[
-    int, typer.Option("--limit", min=1, max=100_000, help="Refuse --all-tags for a repository with more tags.")
+    int,
+    typer.Option("--limit", min=1, max=100_000, help="Refuse --all-tags for a repository with more tags of images."),
 ]
 
 

@@ -28,6 +28,8 @@ MAX_FAILURES = 3
 _MAX_NAMES = 5
 _OF_ARTIFACTS = re.compile(r"sha256-[0-9a-f]{64}(\.[a-z]+)?")
 """The tags of signatures and lists of referrers beside images."""
+_LISTED_FACTOR = 10
+"""The tags that are listed for each image that may be signed: signatures have tags too, also of earlier images."""
 
 
 class TagState(StrEnum):
@@ -54,12 +56,12 @@ def sign(repository: str, limit: int, options: SigningOptions, access: RegistryA
 
     Raises:
         UsageError: the reference names one image.
-        CommandFailed: there are more than `limit` tags, or an image is not signed.
+        CommandFailed: there are too many tags, or an image is not signed.
         GKMError: the tags cannot be listed, or the key cannot be read.
     """
     ref = _repository(repository)
     registry = access.store(ref)
-    tags = image_tags(registry.tags(ref, limit + 1), limit)
+    tags = image_tags(registry.tags(ref, limit * _LISTED_FACTOR + 1), limit)
     signer = options.signer()
     to = sys.stdout if output is Output.TABLE else sys.stderr
     results = []
@@ -78,11 +80,15 @@ def image_tags(tags: Sequence[str], limit: int) -> list[str]:
     """Return the tags of images among `tags`: without tags of signatures and other artifacts.
 
     Raises:
-        CommandFailed: there are more than `limit` tags.
+        CommandFailed: there are more than `limit` tags of images, or more than ten times as many of any kind.
     """
-    if len(tags) > limit:
-        raise CommandFailed(f"the repository has more than {limit} tags; give a larger --limit")
-    return [tag for tag in tags if not _OF_ARTIFACTS.fullmatch(tag)]
+    found = [tag for tag in tags if not _OF_ARTIFACTS.fullmatch(tag)]
+    if len(found) > limit:
+        raise CommandFailed(f"the repository has more than {limit} tags of images; give a larger --limit")
+    if len(tags) > limit * _LISTED_FACTOR:
+        most = limit * _LISTED_FACTOR
+        raise CommandFailed(f"the repository has more than {most} tags with those of signatures; give a larger --limit")
+    return found
 
 
 def signed(registry: ImageStore, ref: Reference, tags: Sequence[str], signer: ImageSigner) -> Iterator[TagResult]:

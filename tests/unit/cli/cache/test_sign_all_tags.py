@@ -6,6 +6,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from gkm_cli.cache import tag_signing
+from gkm_cli.output import CommandFailed
 from support.cli.command import gkm
 from support.registry.push import OCI_LAYER_GZIP, Target
 from support.registry.server import Registry
@@ -97,8 +99,23 @@ def test_more_tags_than_the_limit_sign_no_image(registry_server: Registry, repos
     before = dict(registry_server.store.repository(NAME).manifests)
     done = sign_all(repository, keys / "new.key", "--limit", "2")
     assert (done.returncode, done.stdout) == (1, "")
-    assert "more than 2 tags; give a larger --limit" in done.stderr
+    assert "more than 2 tags of images; give a larger --limit" in done.stderr
     assert registry_server.store.repository(NAME).manifests == before
+
+
+def test_tags_of_signatures_do_not_count_in_the_limit(registry_server: Registry, repository: str, keys: Path) -> None:
+    assert sign_all(repository, keys / "old.key").returncode == 0
+    assert len(registry_server.store.repository(NAME).tags) > 3
+    done = sign_all(repository, keys / "new.key", "--limit", "3", "-o", "json")
+    assert done.returncode == 0, done.stderr
+    assert states(done) == {"1": "signed", "2": "signed", "latest": "signed"}
+
+
+def test_tags_of_signatures_are_bounded_too() -> None:
+    of_signatures = [f"sha256-{number:064x}.sig" for number in range(20)]
+    assert tag_signing.image_tags(["1", *of_signatures[:19]], 2) == ["1"]
+    with pytest.raises(CommandFailed, match="more than 20 tags with those of signatures; give a larger --limit"):
+        tag_signing.image_tags(["1", *of_signatures], 2)
 
 
 def test_a_layout_is_signed_as_a_repository(repository: str, keys: Path) -> None:
