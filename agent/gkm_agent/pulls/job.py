@@ -1,7 +1,8 @@
 """The pull of one cache, in one thread: verify, describe, check the GPUs, fetch.
 
-The job verifies the image itself: it does not rely on the controller's verdict or on an earlier run. It stores each
-state on disk before the next one starts, so the process may be killed at any point.
+The job verifies the image itself: it does not rely on the controller's verdict or on an earlier run. An earlier run
+spares the registry only while the disk has no space for the image. The job stores each state on disk before the next
+one starts, so the process may be killed at any point.
 """
 
 import errno
@@ -67,6 +68,8 @@ class PullJob:
     signers: tuple[Signer, ...] = ()
     """The signers of the earlier approval. If the policies no longer accept them, no registry is needed to refuse the
     image."""
+    is_approved: bool = False
+    """The check of an earlier run approves this digest now: a disk that is still full refuses it without a registry."""
     served_pointer: Pointer | None = None
     """The Ready pointer that stays during verification, and also after a refusal (whenRevoked: keep)."""
 
@@ -105,6 +108,8 @@ class PullJob:
             self.store.save(pointer, self.token)
 
     def _run(self) -> None:
+        if self.is_approved:
+            self.budget.check_refused(self.wanted.ref, self.digest)
         if not (self.failure_reported or self._serves_revoked):
             self._report(CacheState.PENDING, message="reading the image from its registry")
         verdict = self._verify()

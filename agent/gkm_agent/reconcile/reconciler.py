@@ -283,6 +283,7 @@ class Reconciler:
                 policy=desired.policy,
                 token=PullToken(wanted.ref),
                 budget=self._budget,
+                is_approved=decisions.is_current(observed.check, wanted, action.digest, desired.policy),
                 failure_reported=decisions.has_state(observed.pointer, wanted, CacheState.FAILED),
                 served_pointer=observed.pointer if action.serving else None,
                 signers=decisions.signers(observed.check, wanted, action.digest),

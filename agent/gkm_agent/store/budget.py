@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import TypeVar
 
@@ -57,6 +57,15 @@ class SpaceNeed:
 
 _NOTHING = SpaceNeed()
 _T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """What a refused pull needs, "" as digest if that is not known, and whether it fitted at the last check."""
+
+    digest: str
+    need: SpaceNeed
+    fits: bool
 
 
 class _SpaceComing(Exception):
@@ -118,8 +127,7 @@ class DiskBudget:
         self._lock = Lock()
         self._reserved: dict[tuple[str, str], tuple[SpaceNeed, DiskReservation]] = {}
         """The need and the unwritten rest of each pull, by repository and digest (PointerStore.exclusive_pull)."""
-        self._refused: dict[CacheRef, tuple[SpaceNeed, bool]] = {}
-        """The need of each refused cache, and whether it fitted at the last check."""
+        self._refused: dict[CacheRef, _Refusal] = {}
         self._last_error = ""
         self.spare: frozenset[str] = frozenset()
         """The digests of entries that no pod mounts and no cache of this node uses, as of the last reconcile pass."""
@@ -145,6 +153,22 @@ class DiskBudget:
         finally:
             with self._lock:
                 del self._reserved[pull]
+
+    def check_refused(self, ref: CacheRef, digest: str) -> None:
+        """Refuse again, from memory, an image that was refused and still does not fit; nothing is evicted for it.
+
+        Raises:
+            GKMError: DISK_FULL with the figures of now.
+        """
+
+        def check() -> None:
+            refusal = self._refused.get(ref)
+            if refusal is None or refusal.digest != digest or entry.exists(self._store.layout, digest):
+                return
+            if self._cleared(refusal.need).bytes > eviction.size_of(self._store.catalog.entries(), self.spare):
+                raise self._disk_full(refusal.need)
+
+        self._granted(check)
 
     def enforce(self) -> None:
         """Evict unused entries and spare files until store and disk are within their limits, as far as possible.
@@ -175,13 +199,13 @@ class DiskBudget:
         with self._lock:
             if ref not in self._refused:
                 need = SpaceNeed(disk=_RETRY_BYTES)
-                self._refused[ref] = (need, self._fits(need))
+                self._refused[ref] = _Refusal("", need, self._fits(need))
 
     def caches_with_space(self) -> list[CacheRef]:
         """Return the caches that a full disk refused earlier and that fit now."""
         with self._lock:
-            now = {ref: (need, self._fits(need)) for ref, (need, _) in self._refused.items()}
-            fitting = [ref for ref, (_, fits) in now.items() if fits and not self._refused[ref][1]]
+            now = {ref: replace(refusal, fits=self._fits(refusal.need)) for ref, refusal in self._refused.items()}
+            fitting = [ref for ref, refusal in now.items() if refusal.fits and not self._refused[ref].fits]
             self._refused = {ref: refusal for ref, refusal in now.items() if ref not in fitting}
         return fitting
 
@@ -216,14 +240,14 @@ class DiskBudget:
             def grant() -> None:
                 # The space granted so far returns when the pull ends: a retry with less than all of it is useless.
                 granted, _ = self._reserved[pull]
-                self._make_space(ref, more, granted)
+                self._make_space(ref, image.digest, more, granted)
                 self._reserved[pull] = granted + more, reservation
                 reservation.extend(content, disk)
 
             self._granted(grant)
 
         reservation = DiskReservation(image, grow)
-        self._make_space(ref, need)
+        self._make_space(ref, image.digest, need)
         self._refused.pop(ref, None)
         self._reserved[pull] = need, reservation
         return reservation
@@ -241,7 +265,7 @@ class DiskBudget:
     def _lack(self, need: SpaceNeed) -> SpaceLack:
         return lack(self.figures(), need, self._bounds)
 
-    def _make_space(self, ref: CacheRef, need: SpaceNeed, reserved: SpaceNeed = _NOTHING) -> None:
+    def _make_space(self, ref: CacheRef, digest: str, need: SpaceNeed, reserved: SpaceNeed = _NOTHING) -> None:
         """Make space for a need beside the space `reserved` before.
 
         Raises:
@@ -252,8 +276,11 @@ class DiskBudget:
         if short.bytes and short.bytes <= eviction.size_of(self._store.catalog.entries(), self.spare):
             short = self._evict(need, short)
         if short.bytes:
-            self._refused[ref] = (reserved + need, False)
-            raise GKMError(Reason.DISK_FULL, self._figures_text(need), "the pull starts when space is free")
+            self._refused[ref] = _Refusal(digest, reserved + need, fits=False)
+            raise self._disk_full(need)
+
+    def _disk_full(self, need: SpaceNeed) -> GKMError:
+        return GKMError(Reason.DISK_FULL, self._figures_text(need), "the pull starts when space is free")
 
     def _evict(self, need: SpaceNeed, short: SpaceLack) -> SpaceLack:
         """Evict until a need fits; return the remaining lack.

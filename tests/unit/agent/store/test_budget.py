@@ -175,6 +175,25 @@ def test_when_room_comes_the_refused_cache_is_tried_at_once(node: Node) -> None:
     assert names_of(node, "a", "b", "c") == {"a", "c"}
 
 
+def test_a_node_that_stays_full_asks_no_registry_again(node: Node) -> None:
+    bounded(node, TWO)
+    want(node, "a", "b")
+    assert node.settle()
+    want(node, "a", "b", "c")
+    assert not node.settle()
+    asked = list(node.images.calls)
+    for _ in range(5):
+        node.now += 3600
+        assert not node.settle()
+    assert node.images.calls == asked
+    assert f"it has {2 * ENTRY_BYTES}, {ENTRY_BYTES} more are needed" in pointer(node, "c").message
+
+    node.policy = "another one"
+    node.now += 3600
+    assert not node.settle()
+    assert ("verify", digest_of("c")) in node.images.calls[len(asked) :]
+
+
 def test_a_cache_that_fits_no_gpu_gives_way(node: Node) -> None:
     bounded(node, TWO)
     want(node, "a", "b")
