@@ -140,8 +140,7 @@ def _assemble(options: Options, counters: Counters) -> tuple[SocketServer, Calla
 
     The next process starts when this one releases its lock, and must find no work in progress.
     """
-    missing = overlay.missing_features()
-    for problem in missing:
+    for problem in overlay.missing_features():
         _LOG.error(
             "kernel feature missing, volumes cannot be mounted", extra=fields(node=options.node, missing=problem)
         )
@@ -170,7 +169,7 @@ def _assemble(options: Options, counters: Counters) -> tuple[SocketServer, Calla
         capture_mode=options.capture_mode,
         unmappable=unmappable,
         kubelet=options.kubelet,
-        missing=missing,
+        missing=overlay.missing_features,
         stats=VolumeStats(volume_records, mounter, (kernels.usage_measured, settled.usage_measured)),
         publisher=VolumePublisher(
             options.node,
@@ -194,7 +193,7 @@ def _assemble(options: Options, counters: Counters) -> tuple[SocketServer, Calla
     )
     descriptors = csi_pb2.DESCRIPTOR.services_by_name
     services: dict[ServiceDescriptor, object] = {
-        descriptors["Identity"]: IdentityService(missing),
+        descriptors["Identity"]: IdentityService(overlay.missing_features),
         descriptors["Node"]: node,
         registration_pb2.DESCRIPTOR.services_by_name["Registration"]: RegistrationService(options.endpoint_for_kubelet),
     }

@@ -25,7 +25,11 @@ def missing_feature() -> str:
         with _user_namespace() as namespace:
             return _problem(namespace)
     except OSError as error:
-        return f"no user namespace can be made ({error.strerror}): see user.max_user_namespaces"
+        # A process with threads cannot look again: it would have to fork.
+        return (
+            f"no user namespace can be made ({error.strerror}): raise user.max_user_namespaces, then delete the pod "
+            "gkm-csi of this node, which looks at its start only"
+        )
 
 
 def _problem(namespace: int) -> str:

@@ -7,7 +7,7 @@ IdentityService and RegistrationService waits.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -32,9 +32,9 @@ DRIVER_NAME: Final = "csi.gkm.io"
 
 @dataclass(frozen=True)
 class IdentityService:
-    """The service csi.v1.Identity; `missing` names the kernel features that this machine lacks."""
+    """The service csi.v1.Identity; `missing` returns the kernel features that this machine lacks now."""
 
-    missing: Sequence[str]
+    missing: Callable[[], Sequence[str]]
 
     def GetPluginInfo(self, _: csi.GetPluginInfoRequest) -> csi.GetPluginInfoResponse:  # noqa: N802 -- name of the RPC
         """Return the driver's name, which is also the name of the CSIDriver object, and its version."""
@@ -52,7 +52,7 @@ class IdentityService:
         Raises:
             StatusError: this machine lacks a kernel feature (CSI, "Probe Errors": FAILED_PRECONDITION).
         """
-        _require_kernel_features(self.missing)
+        _require_kernel_features(self.missing())
         return csi.ProbeResponse(ready=BoolValue(value=True))
 
 
@@ -63,7 +63,8 @@ class NodeService:
     name: str
     max_volumes: int
     kubelet: Path
-    missing: Sequence[str]
+    missing: Callable[[], Sequence[str]]
+    """Returns the kernel features that this machine lacks now: a module may be loaded at any time."""
     stats: VolumeStats
     publisher: VolumePublisher
     unpublisher: VolumeUnpublisher
@@ -95,7 +96,7 @@ class NodeService:
             StatusError: the cache cannot be mounted.
         """
         publish_request = request.parse_publish(message, self.kubelet, self.capture_mode)
-        _require_kernel_features(self.missing)
+        _require_kernel_features(self.missing())
         if publish_request.options.user_namespace and self.unmappable:
             raise failed_precondition(
                 f"{self.name} cannot mount for a user namespace ({request.USER_NAMESPACE}): {self.unmappable}; "
@@ -162,5 +163,5 @@ class RegistrationService:
 def _require_kernel_features(missing: Sequence[str]) -> None:
     """Refuse a call on a machine that cannot mount, with the names of the missing features."""
     if missing:
-        repaired = "then delete the pod gkm-csi of this node, which looks at its start only"
-        raise failed_precondition(f"csi.gkm.io cannot mount on this node: {'; '.join(missing)}; {repaired}")
+        what = "; ".join(missing)
+        raise failed_precondition(f"csi.gkm.io cannot mount on this node: {what}; the next call looks again")

@@ -21,12 +21,23 @@ class Held(IdentityService):
     """An identity whose Probe waits until the test releases it."""
 
     def __init__(self) -> None:
-        super().__init__(())
+        super().__init__(list)
         self.go_on = Event()
 
     def Probe(self, request: csi.ProbeRequest) -> csi.ProbeResponse:  # noqa: N802 -- name of the RPC
         assert self.go_on.wait(DEADLINE)
         return super().Probe(request)
+
+
+def test_a_kernel_feature_that_appears_needs_no_restart() -> None:
+    missing = ["the kernel has no overlay file system: load the module 'overlay' on the node"]
+    identity = IdentityService(lambda: missing)
+    with pytest.raises(StatusError) as caught:
+        identity.Probe(csi.ProbeRequest())
+    assert caught.value.code is Code.FAILED_PRECONDITION
+    assert str(caught.value).endswith("load the module 'overlay' on the node; the next call looks again")
+    missing.clear()
+    assert identity.Probe(csi.ProbeRequest()).ready.value
 
 
 def probe_over(channel: grpc.Channel) -> Any:  # noqa: ANN401 -- grpcio's stubs have no type of a call

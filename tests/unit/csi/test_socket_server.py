@@ -103,7 +103,7 @@ def test_a_failed_restore_is_retried_and_ends_no_process(directory: Path, change
 
 
 def make(sockets: tuple[Path, ...]) -> SocketServer:
-    services = {csi_pb2.DESCRIPTOR.services_by_name["Identity"]: IdentityService(())}
+    services = {csi_pb2.DESCRIPTOR.services_by_name["Identity"]: IdentityService(list)}
     return SocketServer(lambda: grpc_server.make_server(services, sockets), sockets)
 
 
