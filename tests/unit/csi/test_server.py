@@ -86,7 +86,7 @@ class Refusing(IdentityService):
 
 
 def test_the_words_of_a_refusal_are_a_printable_line(socket: Path) -> None:
-    running = server.make_server({csi.DESCRIPTOR.services_by_name["Identity"]: Refusing(())}, [socket])
+    running = server.make_server({csi.DESCRIPTOR.services_by_name["Identity"]: Refusing(list)}, [socket])
     running.start()
     try:
         with grpc.insecure_channel(f"unix:{socket}") as channel:
