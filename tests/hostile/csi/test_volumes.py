@@ -27,6 +27,7 @@ def test_mounts_of_a_privileged_pod_end_with_its_volume(scene: Scene, what: str,
     assert rig.namespace.run(*commands[what]).returncode == 0
     scene.rig.client.unpublish_as_kubelet(volume, target)
     assert rig.nothing_left(volume, target)
+    assert kept(rig, volume) == {}
     scene.check()
 
 
