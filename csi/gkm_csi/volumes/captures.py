@@ -29,7 +29,7 @@ from gkm.mounts.layer_walk import LayerTooLarge, TooManyBytes
 from gkm.mounts.link_farm import MountedView
 
 from gkm_csi.status_errors import StatusError
-from gkm_csi.volumes.layers import VolumeLayers
+from gkm_csi.volumes.layers import NotMounted, VolumeLayers
 
 _SHARED_FACTOR: Final = 2
 """A capture may take twice the size of the layer: holes and hard links count more than once in a copy."""
@@ -101,6 +101,8 @@ class Captures:
                 "changed files of a volume copied for its capture",
                 extra=log_fields | fields(files=copied.files, bytes=copied.bytes, skipped=copied.skipped),
             )
+        except NotMounted:
+            _LOG.warning("volume is not mounted, it has no files to capture", extra=log_fields)
         except Exception as error:  # noqa: BLE001 -- a failed capture must not hold up the pod
             _LOG.exception("changed files of a volume not copied, this capture of the volume is lost", extra=log_fields)
             with suppress(OSError):  # the log has it

@@ -25,6 +25,13 @@ _EMPTY_CONTENT: Final = "empty:0"
 """The content in the mark of an empty volume, in the place of a digest."""
 
 
+class NotMounted(FileNotFoundError):
+    """No mount is at the target of a volume: no pod has seen it, or its unpublish had begun."""
+
+    def __init__(self, target: Path) -> None:
+        super().__init__(errno.ENOENT, "the volume is not mounted", str(target))
+
+
 @dataclass(frozen=True, slots=True)
 class VolumeLayers:
     """Opens the layers of volumes on one node."""
@@ -82,11 +89,15 @@ class VolumeLayers:
 
         Raises:
             StatusError: the entry is being collected, or is missing.
-            OSError: the volume is not mounted.
+            NotMounted: nothing is mounted at the target.
+            OSError: another mount is on top of the volume.
         """
         target = Path(record.target_path)
-        if self.mounter.observe(target).mounts[-1:] != (mark_for(record),):
-            raise FileNotFoundError(errno.ENOENT, "the volume is not mounted", record.target_path)
+        mounts = self.mounter.observe(target).mounts
+        if not mounts:
+            raise NotMounted(target)
+        if mounts[-1:] != (mark_for(record),):
+            raise OSError(errno.EBUSY, "another mount is on top of the volume", record.target_path)
         with (
             self.locked_entry(record) as entry,
             self.lower_layers(entry, record) as lowers,

@@ -150,21 +150,29 @@ def test_a_failed_capture_leaves_its_cause_for_the_agent(
     }
 
 
+def test_a_volume_that_is_not_mounted_loses_no_capture(memory_node: InMemoryNode) -> None:
+    asked = private(memory_node)
+    memory_node.publisher.publish(asked)
+    memory_node.mounts.mounted.clear()
+    until(lambda: ended(memory_node, asked), "the volume to go")
+    assert list(memory_node.files.layout.captured.iterdir()) == []
+
+
+def ended(memory_node: InMemoryNode, asked: PublishRequest) -> bool:
+    try:
+        memory_node.unpublisher.unpublish(asked.volume)
+    except StatusError as refusal:
+        assert refusal.code is Code.ABORTED
+        return False
+    return True
+
+
 def lost_capture(memory_node: InMemoryNode, step: str, error: Exception) -> dict[str, str]:
     """End a pod whose capture fails at a step; return what the record of the capture says about the loss."""
     asked = private(memory_node)
     memory_node.publisher.publish(asked)
     memory_node.mounts.fails, memory_node.mounts.error = step, error
-
-    def gone() -> bool:
-        try:
-            memory_node.unpublisher.unpublish(asked.volume)
-        except StatusError as refusal:
-            assert refusal.code is Code.ABORTED
-            return False
-        return True
-
-    until(gone, "the volume to go")
+    until(lambda: ended(memory_node, asked), "the volume to go")
     (record,) = memory_node.files.layout.captured.iterdir()
     assert [path.name for path in record.iterdir()] == ["captured.json"]
     described = json.loads((record / "captured.json").read_text())
