@@ -8,12 +8,14 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from gkm.api.fabrics import DEVICE_PATTERN, MAX_PORTS, EthernetLink, LldpNeighbor
+from gkm.api.grammar import listed
 from gkm.gpus.values import printable
 from gkm.topology.fabrics import lldpd
 from gkm.topology.fabrics.lldpd import Neighbor
 from gkm.topology.fabrics.program_output import OutputUnreadable
 
 MAX_NEIGHBORS = 4096
+_SHOWN = 3
 _MAX_NAME = 255  # bytes of a chassis, port or system name (IEEE 802.1AB-2016, 8.5)
 _NAME = re.compile(DEVICE_PATTERN, re.ASCII)
 
@@ -30,8 +32,10 @@ class Links:
     problems: tuple[str, ...] = ()
 
 
-def decode(output: bytes, is_hardware: Callable[[str], bool], own: Collection[str] = ()) -> Links:
+def decode(output: bytes, is_hardware: Callable[[str], bool | None], own: Collection[str] = ()) -> Links:
     """Return the neighbors of the interfaces that are ports of adapters; `own` are the addresses of this machine.
+
+    `is_hardware` returns None for an interface that it does not know: its neighbors are left out with a problem.
 
     The decoder skips a neighbor whose chassis is one of `own`: it is a loop, through a cable between two ports of this
     machine or through a local bridge. An interface with several neighbors has a device in between that forwards LLDP:
@@ -46,6 +50,7 @@ def decode(output: bytes, is_hardware: Callable[[str], bool], own: Collection[st
         raise NotUnderstood(f"the output of lldpcli is invalid: {printable(str(error), 160)}") from error
     found: dict[str, list[LldpNeighbor]] = {}
     problems: list[str] = []
+    unknown: set[str] = set()
     for entry in entries[:MAX_NEIGHBORS]:
         if not _NAME.fullmatch(entry.interface):
             problems.append(f"lldpcli names an interface {printable(entry.interface, 40)!r}: skipped")
@@ -55,12 +60,23 @@ def decode(output: bytes, is_hardware: Callable[[str], bool], own: Collection[st
             continue
         if neighbor is None:
             problems.append(f"the neighbor on {entry.interface} sends no chassis or port id: skipped")
-        elif entry.interface in found or is_hardware(entry.interface):
+        elif entry.interface in found or (hardware := is_hardware(entry.interface)):
             found.setdefault(entry.interface, []).append(neighbor)
+        elif hardware is None:
+            unknown.add(entry.interface)
+    if unknown:
+        problems.append(_not_in_sys(unknown))
     if len(entries) > MAX_NEIGHBORS or len(found) > MAX_PORTS:
         problems.append(f"more than {MAX_NEIGHBORS} neighbors or {MAX_PORTS} interfaces: the rest is skipped")
     links = [_link(interface, found[interface], problems) for interface in sorted(found)[:MAX_PORTS]]
     return Links(tuple(links), tuple(problems))
+
+
+def _not_in_sys(interfaces: Collection[str]) -> str:
+    return (
+        f"neighbors on {listed(sorted(interfaces), _SHOWN)} are left out: the agent's /sys does not have these adapters, "
+        "as it is a pod's; mount the node's /sys at /sys (agent.extraVolumes)"
+    )
 
 
 def _link(interface: str, neighbors: list[LldpNeighbor], problems: list[str]) -> EthernetLink:

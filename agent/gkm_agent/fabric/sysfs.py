@@ -66,13 +66,21 @@ def ports(root: Path = ROOT) -> Ports:
     return Ports(tuple(found), tuple(problems[:MAX_PROBLEMS]))
 
 
-def is_hardware(interface: str, root: Path = ROOT) -> bool:
+def is_hardware(interface: str, root: Path = ROOT) -> bool | None:
     """Return whether a network interface is a port of an adapter, not a virtual function, bridge, bond or loopback.
 
-    A virtual function has `device/physfn` (PCI SR-IOV); a software interface has no `device`.
+    A virtual function has `device/physfn` (PCI SR-IOV); a software interface has no `device`. None for an interface
+    that this /sys does not have: that of a pod has the interfaces of the pod only.
     """
-    base = f"class/net/{interface}/device"
-    return bool(_NAME.fullmatch(interface)) and _is_directory(root, base) and not _is_directory(root, f"{base}/physfn")
+    base = f"class/net/{interface}"
+    if not _NAME.fullmatch(interface) or not _is_directory(root, base):
+        return None
+    return _is_directory(root, f"{base}/device") and not _is_directory(root, f"{base}/device/physfn")
+
+
+def has_hardware(root: Path = ROOT) -> bool:
+    """Return whether this /sys has any port of an adapter; that of a pod has none."""
+    return any(is_hardware(name, root) for name in _names(root, "class/net"))
 
 
 def addresses(root: Path = ROOT) -> frozenset[str]:

@@ -224,9 +224,13 @@ class Neighbors:
             self._command = Command((program, *self.options, *ARGUMENTS), SECONDS, MAX_BYTES)
         try:
             output = self._command.run()
-            return lldp.decode(output, partial(sysfs.is_hardware, root=self.root), sysfs.addresses(self.root))
+            return lldp.decode(output, self._is_hardware(), sysfs.addresses(self.root))
         except (FabricCommandFailed, NotUnderstood) as error:
             return Links(problems=(_TIMESTAMP.sub("", str(error)),))
+
+    def _is_hardware(self) -> Callable[[str], bool | None]:
+        # An eth0 of the pod hides that of the node; a pod has no port of an adapter.
+        return partial(sysfs.is_hardware, root=self.root) if sysfs.has_hardware(self.root) else lambda _: None
 
     def cancel(self) -> None:
         """End a run of lldpcli that another thread waits for."""

@@ -156,8 +156,8 @@ def test_an_interface_is_hardware_when_it_has_a_device_and_is_no_virtual_functio
         True,
         False,
         False,
-        False,
-        False,
+        None,
+        None,
     ]
 
 

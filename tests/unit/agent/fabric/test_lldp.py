@@ -158,6 +158,29 @@ def test_lldpcli_is_asked_for_the_stable_form(tmp_path: Path) -> None:
     assert ARGUMENTS == ("-f", "json0", "show", "neighbors", "details")
 
 
+@pytest.mark.parametrize("of_pod", [(), ("eth0",)])
+def test_neighbors_on_interfaces_that_the_sys_of_a_pod_lacks_are_a_problem(
+    tmp_path: Path, of_pod: tuple[str, ...]
+) -> None:
+    for name in of_pod:
+        interface(tmp_path, name, hardware=False)
+    (tmp_path / "answer").write_bytes(printed(entry(), entry("eth1"), entry("eth1"), entry("eth2"), entry("eth3")))
+    found = Neighbors(stand_in(tmp_path, f"cat {tmp_path}/answer"), tmp_path).read()
+    assert found.links == ()
+    (problem,) = found.problems
+    assert problem.startswith("neighbors on eth0, eth1, eth2 and 1 more are left out: the agent's /sys ")
+    assert "mount the node's /sys at /sys (agent.extraVolumes)" in problem[:256]
+
+
+def test_a_bridge_of_the_node_is_no_unknown_interface(tmp_path: Path) -> None:
+    interface(tmp_path, "eth0")
+    interface(tmp_path, "br0", hardware=False)
+    (tmp_path / "answer").write_bytes(printed(entry(), entry("br0"), entry("eth9")))
+    found = Neighbors(stand_in(tmp_path, f"cat {tmp_path}/answer"), tmp_path).read()
+    assert found.links == (LEAF,)
+    assert [problem.partition(" are left out")[0] for problem in found.problems] == ["neighbors on eth9"]
+
+
 def test_a_machine_of_ones_own_address_is_a_loop(tmp_path: Path) -> None:
     interface(tmp_path, "eth0")
     interface(tmp_path, "eth7", address="02:00:00:00:00:01")
