@@ -13,6 +13,7 @@ from gkm.gpus.values import printable
 from gkm.topology.fabrics import lldpd
 from gkm.topology.fabrics.lldpd import Neighbor
 from gkm.topology.fabrics.program_output import OutputUnreadable
+from msgspec.structs import astuple
 
 MAX_NEIGHBORS = 4096
 _SHOWN = 3
@@ -39,7 +40,7 @@ def decode(output: bytes, is_hardware: Callable[[str], bool | None], own: Collec
 
     The decoder skips a neighbor whose chassis is one of `own`: it is a loop, through a cable between two ports of this
     machine or through a local bridge. An interface with several neighbors has a device in between that forwards LLDP:
-    the decoder takes the first neighbor by name and reports a problem.
+    the decoder takes the first neighbor by name, of switches if there is one, and reports a problem.
 
     Raises:
         NotUnderstood: the output is not JSON of the expected shape.
@@ -74,19 +75,22 @@ def decode(output: bytes, is_hardware: Callable[[str], bool | None], own: Collec
 
 def _not_in_sys(interfaces: Collection[str]) -> str:
     return (
-        f"neighbors on {listed(sorted(interfaces), _SHOWN)} are left out: the agent's /sys does not have these adapters, "
-        "as it is a pod's; mount the node's /sys at /sys (agent.extraVolumes)"
+        f"neighbors on {listed(sorted(interfaces), _SHOWN)} are left out: the agent's /sys does not have these "
+        "adapters, as it is a pod's; mount the node's /sys at /sys (agent.extraVolumes)"
     )
 
 
 def _link(interface: str, neighbors: list[LldpNeighbor], problems: list[str]) -> EthernetLink:
-    distinct = sorted({(one.chassis_id, one.port_id, one.system_name) for one in neighbors})
+    distinct = sorted(set(neighbors), key=lambda one: (one.host, *astuple(one)))
     if len(distinct) > 1:
-        problems.append(f"{len(distinct)} neighbors on {interface}: only the first by name is reported")
-    return EthernetLink(interface, LldpNeighbor(*distinct[0]))
+        problems.append(
+            f"{len(distinct)} neighbors on {interface}: only the first by name is reported, switches before hosts"
+        )
+    return EthernetLink(interface, distinct[0])
 
 
 def _neighbor(entry: Neighbor) -> LldpNeighbor | None:
-    texts = (printable(text.strip(), _MAX_NAME) for text in (entry.chassis_id, entry.port_id, entry.system_name))
-    neighbor = LldpNeighbor(*texts)
+    texts = (entry.chassis_id, entry.port_id, entry.system_name)
+    chassis, port, system = (printable(text.strip(), _MAX_NAME) for text in texts)
+    neighbor = LldpNeighbor(chassis, port, system, entry.is_host)
     return neighbor if neighbor.chassis_id and neighbor.port_id else None

@@ -83,6 +83,8 @@ class LldpNeighbor(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Port ID that the neighbor announces by LLDP."""
     system_name: Name = ""
     """System name that the neighbor announces by LLDP."""
+    host: bool = False
+    """Whether the neighbor announces a station without bridge and router, or names its port as a host does."""
 
 
 class EthernetLink(Struct, frozen=True):

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from gkm.api.fabrics import NodeFabric
+from gkm.api.fabrics import EthernetLink, NodeFabric
 from gkm.api.grammar import agree, count_of
 from gkm.topology.fabrics import guid_join, leaf_groups
 from gkm.topology.fabrics.counted import EVERY_CABLE, Counted
@@ -25,14 +25,13 @@ def discover(
     counted: Counted = EVERY_CABLE,
 ) -> FabricDiscovery:
     """Return the leaf groups of `nodes` from their NodeFabrics; `existing` are the names of earlier groups."""
-    neighbors = {
-        fabric.metadata.name: [
-            Neighbor(link.interface, "", link.neighbour.chassis_id, link.neighbour.port_id, link.neighbour.system_name)
-            for link in fabric.status.ethernet
-        ]
-        for fabric in fabrics
-    }
+    neighbors = {fabric.metadata.name: [*map(_neighbor, fabric.status.ethernet)] for fabric in fabrics}
     return from_neighbors(neighbors, nodes, existing, counted)
+
+
+def _neighbor(link: EthernetLink) -> Neighbor:
+    one = link.neighbour
+    return Neighbor(link.interface, "", one.chassis_id, one.port_id, one.system_name, one.host)
 
 
 def from_neighbors(

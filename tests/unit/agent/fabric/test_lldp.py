@@ -68,7 +68,23 @@ def test_several_neighbors_on_one_interface_are_a_problem_and_the_first_by_name_
     for order in (two, two[::-1]):
         found = decode(printed(*order), always)
         assert found.links == (LEAF,)
-        assert found.problems == ("2 neighbors on eth0: only the first by name is reported",)
+        assert found.problems == ("2 neighbors on eth0: only the first by name is reported, switches before hosts",)
+
+
+STATION = {"capability": [{"type": "Bridge", "enabled": False}, {"type": "Station", "enabled": True}]}
+
+
+def test_a_station_is_reported_as_a_host() -> None:
+    station = entry("eth1", system="storage-1")
+    station["chassis"][0] |= STATION
+    found = decode(printed(entry(), station), always)
+    assert [link.neighbour.host for link in found.links] == [False, True]
+
+
+def test_a_switch_comes_before_a_station_of_the_same_interface() -> None:
+    station = entry(chassis="02:00:00:00:00:00", system="guest-1")
+    station["chassis"][0] |= STATION
+    assert decode(printed(station, entry()), always).links == (LEAF,)
 
 
 def test_other_protocols_are_not_lldp() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gkm.api.fabrics import EthernetLink
 from gkm.topology.fabrics import leaf_groups, lldp, lldpd
 from gkm.topology.fabrics.counted import Counted
 from gkm.topology.fabrics.lldpd import Neighbor
@@ -12,6 +13,7 @@ from gkm.topology.fabrics.network import FabricDiscovery
 from gkm.topology.fabrics.program_output import OutputUnreadable
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from support.topology.node_fabrics import node_fabric
 
 DATA = Path(__file__).parents[4] / "data" / "fabric"
@@ -89,6 +91,15 @@ def test_hosts_and_bridges_in_hosts_are_no_switches(neighbor: dict[str, Any], is
     found = lldp.from_neighbors({"n1": lldpd.decode(printed({"eth0": one}))}, ["n1", "n2"])
     assert groups(found) == ({named(A): ["n1"]} if is_switch else {})
     assert found.faults == (() if is_switch else ("1 neighbor is a host or a bridge",))
+
+
+def test_hosts_in_nodefabrics_are_no_switches() -> None:
+    fabrics = [node_fabric(name, eth0=A) for name in ("n1", "n2")]
+    links = fabrics[1].status.ethernet
+    links[:] = [EthernetLink(link.interface, structs.replace(link.neighbour, host=True)) for link in links]
+    found = lldp.discover(fabrics, ["n1", "n2"])
+    assert groups(found) == {named(A): ["n1"]}
+    assert found.faults == ("1 neighbor is a host or a bridge",)
 
 
 def test_a_nodefabric_without_a_node_or_without_neighbors_is_in_no_group() -> None:
