@@ -40,9 +40,9 @@ class ProviderTreeSpec(Struct, frozen=True, rename="camel", omit_defaults=True):
     """The last good tree of a provider, and the state of its pod."""
 
     state: SpecState = "Starting"
-    """Starting: no read since the pod's start; Serving: the tree is used; Failed: kubelet restarts the pod."""
+    """Starting: no read since the pod's start; Serving: the tree is used; Failed: no read since the last failure."""
     reason: Text = ""
-    """Why the provider failed last, or what it waits for, without content of its source."""
+    """Why the provider failed last, and what it waits for, without content of its source."""
     revision: Number = 0
     """Number of the tree: it grows with each tree that the provider sends, and never for a heartbeat."""
     tree: Annotated[str, Meta(max_length=MAX_PACKED)] = ""

@@ -20,8 +20,8 @@ MAX_BYTES = 1 << 20
 class ProviderState(StrEnum):
     """Starting: it has sent no event since the start of its pod. Serving: its tree is used, and is new.
 
-    Failed: it failed, and its last good tree is used. Stale: it has been silent for too long, and its last tree is
-    used.
+    Failed: it failed, has not served since, and its last good tree is used. Stale: it has been silent for too long, and
+    its last tree is used.
     """
 
     STARTING = "Starting"

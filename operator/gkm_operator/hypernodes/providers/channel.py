@@ -11,7 +11,7 @@ from threading import Condition
 
 import msgspec
 from gkm.api.meta import FALSE, timestamp
-from gkm.api.provider_trees import ACCEPTED, MAX_FAULTS, MAX_TEXT, ProviderTreeSpec, ProviderTreeStatus
+from gkm.api.provider_trees import ACCEPTED, MAX_FAULTS, MAX_TEXT, ProviderTreeSpec, ProviderTreeStatus, SpecState
 from gkm.hoststate.escaping import escape
 from gkm.hoststate.pacing import Clock
 from gkm.topology.providers import Action, Event, ProviderStopped, Reply
@@ -22,20 +22,26 @@ from gkm_operator.hypernodes.providers.intake import HyperNodeSet, Refused, Tree
 MAX_REPLIES = 1_024
 MAX_EVENT_BYTES = 64 << 20
 UNSTATED_END = "ended without a reason: the last state of its container has it (kubectl describe pods -n gkm-system)"
+_NOW = "; now: "
+"""Stands in a reason between the cause of the last failure and what the provider waits for."""
 _EVENT = msgspec.json.Decoder(Event)
 
 
 class ProviderChannel:
     """The channel between a provider and its runner (gkm.topology.providers.Events and Replies). Thread-safe.
 
-    `earlier` is the last write of the earlier process: its tree and its revision stay in use.
+    `earlier` is the last write of the earlier process: its tree and its revision stay in use, and its failure stays
+    until the provider serves. Otherwise a provider that fails again and again would be Starting whenever it starts.
     """
 
     def __init__(
         self, earlier: ProviderTreeSpec, *, clock: Clock = time.monotonic, now: Callable[[], str] = timestamp
     ) -> None:
-        reason = UNSTATED_END if earlier.state == "Serving" else earlier.reason
-        self._spec = structs.replace(earlier, state="Starting", reason=reason, faults=[], refused=0, refusal="")
+        self._unserved: SpecState = "Failed" if earlier.state == "Failed" else "Starting"
+        self._cause = _cause(earlier)
+        self._spec = structs.replace(
+            earlier, state=self._unserved, reason=self._cause, faults=[], refused=0, refusal=""
+        )
         self._clock = clock
         self._now = now
         self._set = HyperNodeSet()
@@ -87,9 +93,9 @@ class ProviderChannel:
         return self._serves
 
     def waits(self, reason: str) -> None:
-        """Record the reason why the provider waits for its start; "" if it does not wait any more."""
+        """Record the reason why the provider waits; the cause of its last failure stands before it until it serves."""
         with self._condition:
-            self._change(state="Starting", reason=reason)
+            self._wait(reason)
 
     def expects(self, stale_seconds: int) -> None:
         """Record the age in seconds at which the provider's tree is stale."""
@@ -139,7 +145,7 @@ class ProviderChannel:
         faults = [_text(fault) for fault in event.faults[:MAX_FAULTS]]
         if not self._serves and event.action is Action.UPDATE and not event.hypernodes:
             self.heard_at = self._clock()
-            self._change(reason=faults[0] if faults else "", faults=faults)
+            self._wait(faults[0] if faults else "", faults=faults)
             return
         try:
             self._set.apply(event, first=not self._serves)
@@ -153,7 +159,12 @@ class ProviderChannel:
         self._tree_changed |= bool(event.hypernodes) or event.action is Action.SNAPSHOT
         # The time alone is written with the next heartbeat.
         self._observed = self._now()
+        self._unserved, self._cause = "Starting", ""
         self._change(state="Serving", reason="", faults=faults)
+
+    def _wait(self, reason: str, **fields: object) -> None:
+        text = _NOW.join(filter(None, (self._cause, reason)))[:MAX_TEXT]
+        self._change(state=self._unserved, reason=text, **fields)
 
     def _take_tree(self) -> bool:
         """Put the HyperNodes into the object; return whether they fit."""
@@ -181,6 +192,14 @@ class ProviderChannel:
         if self._spec != before or self._tree_changed:
             self.version += 1
             self._condition.notify_all()
+
+
+def _cause(earlier: ProviderTreeSpec) -> str:
+    """Return why the provider failed or ended before it served again; "" if it did not."""
+    if earlier.state == "Failed":
+        return earlier.reason.partition(_NOW)[0]
+    is_unstated = earlier.state == "Serving" or earlier.reason.startswith(UNSTATED_END)
+    return UNSTATED_END if is_unstated else ""
 
 
 def _text(text: str) -> str:

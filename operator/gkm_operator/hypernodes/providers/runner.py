@@ -259,8 +259,9 @@ class ProviderRunner:
 
     def _end_failed(self, reason: str) -> int:
         _LOG.error("topology provider failed, its process ends", extra=fields(provider=self._name, reason=reason))
-        self._channel.fail(reason)
+        # First stop: an event after that would put Serving in the place of the reason.
         self._channel.stop()
+        self._channel.fail(reason)
         self._write_last()
         return FAILED
 

@@ -68,6 +68,20 @@ def test_the_last_good_tree_outlives_the_failure_and_the_next_start(api: FakeApi
         assert third.spec.revision == 2
 
 
+def test_a_failure_stays_until_the_provider_serves_again(api: FakeApi, tmp_path: Path) -> None:
+    with misbehaves(api, "raises", tmp_path, named="acme") as first:
+        cause = first.failed()
+    waiting = rf"{cause}; now: waits for a\nsource"
+    for _ in range(2):
+        with misbehaves(api, "waits", tmp_path, named="acme", pace=replace(PACE, start=30.0)) as pod:
+            pod.until(lambda: (pod.spec.state, pod.spec.reason) == ("Failed", waiting), f"both; {pod.spec}")
+        assert (pod.spec.state, pod.spec.reason) == ("Failed", f"{cause}; now: is stopped")
+    with misbehaves(api, "serves", tmp_path, named="acme") as last:
+        last.serves()
+        assert last.spec.reason == ""
+    assert (last.spec.state, last.spec.reason) == ("Starting", "is stopped")
+
+
 def test_names_of_the_last_tree_exist_after_a_restart(api: FakeApi, tmp_path: Path) -> None:
     with misbehaves(api, "serves", tmp_path) as pod:
         pod.serves()
