@@ -34,12 +34,12 @@ def topology_file(data: bytes) -> None:
 
 def ufm_ports(data: bytes) -> None:
     try:
-        rows = ufm.decode(data)
+        page = ufm.decode(data)
     except OutputUnreadable as error:
         _check_messages([str(error)])
         return
-    _check(infiniband.from_subnets([ufm.subnet(rows)], [], NODES))
-    assert ufm.subnet(rows) == ufm.subnet(rows[::-1])
+    _check(infiniband.from_subnets([ufm.subnet([page])], [], NODES))
+    assert ufm.subnet([page]) == ufm.subnet([page._replace(rows=page.rows[::-1])])
 
 
 def lldpcli(data: bytes) -> None:

@@ -9,7 +9,6 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -260,8 +259,8 @@ def _discoveries(
         parsed = (_parsed(path, "ibnetdiscover", limit, _parse_survey) for path in surveys)
         yield "infiniband", partial(from_subnets, parsed, "infiniband")
     if pages := options.ufm:
-        rows = chain.from_iterable(_parsed(path, "ufm", ufm.MAX_PAGE_BYTES, ufm.decode) for path in pages)
-        yield "ufm", lambda: from_subnets([ufm.subnet(rows)], "ufm")
+        answers = (_parsed(path, "ufm", ufm.MAX_PAGE_BYTES, ufm.decode) for path in pages)
+        yield "ufm", lambda: from_subnets([ufm.subnet(answers)], "ufm")
     if outputs := options.lldp:
         yield "lldp", lambda: lldp.from_neighbors(_neighbors(outputs), nodes, counted=counted("lldp"))
     elif fabrics and any(provider.name == "lldp" for provider in settings.providers):

@@ -27,6 +27,10 @@ class UfmServer:
     accepted: tuple[str, str]
     """The root of the API and the value of Authorization."""
     paging: str = "object"
+    most: int = 1 << 20
+    """Limit of rows in a page, whatever is requested."""
+    total: int | None = None
+    """The number of all rows that it states, if it is another one."""
     fault: str = ""
     url: str = ""
     ca_file: Path = Path()
@@ -58,9 +62,9 @@ class UfmServer:
     def body(self, query: dict[str, list[str]]) -> bytes:
         if self.paging == "none":
             return json.dumps(self.rows).encode()
-        number, size = int(query["page_number"][0]), int(query["rpp"][0])
+        number, size = int(query["page_number"][0]), min(int(query["rpp"][0]), self.most)
         page = self.rows[(number - 1) * size : number * size]
-        whole = {"total_resources": len(self.rows), "data": page}
+        whole = {"total_resources": len(self.rows) if self.total is None else self.total, "data": page}
         return json.dumps(page if self.paging == "list" else whole).encode()
 
 

@@ -8,6 +8,7 @@ one switch. Rows without a peer are ports without a cable.
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from msgspec import Struct, field
 from msgspec.json import Decoder
@@ -40,26 +41,34 @@ class PortRow(Struct, frozen=True):
 
 class _Page(Struct):
     data: list[PortRow]
+    total_resources: int | None = None
 
 
 _PAGE: Decoder[list[PortRow] | _Page] = Decoder(list[PortRow] | _Page)
 
 
-def decode(page: bytes) -> tuple[PortRow, ...]:
-    """Return the rows of one answer of UFM.
+class Page(NamedTuple):
+    """The rows of one answer of UFM, and the number of rows of all its answers together, 0 if it does not say."""
+
+    rows: tuple[PortRow, ...]
+    total: int = 0
+
+
+def decode(page: bytes) -> Page:
+    """Return one answer of UFM.
 
     Raises:
         OutputUnreadable: it is not JSON of that shape, or has too many bytes or values.
     """
     found = program_output.decode(page, _PAGE, MAX_PAGE_BYTES)
-    rows = tuple(found.data if isinstance(found, _Page) else found)
+    rows, total = (found.data, found.total_resources) if isinstance(found, _Page) else (found, None)
     if rows and not any((row.description or "").startswith((_COMPUTER, _SWITCH)) for row in rows):
         raise OutputUnreadable(f"no row in it is a port of a {_COMPUTER} or a {_SWITCH} (description)")
-    return rows
+    return Page(tuple(rows), max(total or 0, 0))
 
 
-def subnet(rows: Iterable[PortRow]) -> Subnet:
-    """Return the network from the rows of all answers, in any order.
+def subnet(pages: Iterable[Page]) -> Subnet:
+    """Return the network from all answers, in any order; a fault in it says that some are missing.
 
     Without rows of switches (`?sys_type=Computer`), it has the leaves only.
 
@@ -67,8 +76,10 @@ def subnet(rows: Iterable[PortRow]) -> Subnet:
         OutputUnreadable: there are too many rows.
     """
     reader = _Reader()
-    for row in rows:
-        reader.add(row)
+    for page in pages:
+        reader.total = max(reader.total, page.total)
+        for row in page.rows:
+            reader.add(row)
     pairs = Counter((switch, peer) for switch, *named in reader.links if (peer := reader.switch(*named)))
     # Both ends report a cable.
     ends = {(min(pair), max(pair)) for pair in pairs if pair[1] in reader.switches}
@@ -81,7 +92,7 @@ class _Reader:
     """The content of rows, until the names of all switches are known."""
 
     def __init__(self) -> None:
-        self._rows = 0
+        self._rows = self.total = 0
         self._by_name: dict[str, str] = {}
         self._systems: set[str] = set()
         """GUIDs of systems that are switches."""
@@ -128,7 +139,9 @@ class _Reader:
                 yield port._replace(switch=switch)
 
     def faults(self) -> Iterator[str]:
-        """Yield how many ports of hosts do not count, and why."""
+        """Yield how many ports do not count, and why."""
+        if (missing := self.total - self._rows) > 0:
+            yield f"{missing} of {self.total} ports of UFM are in none of its answers: pages are missing"
         cabled = [(guid, name) for _, guid, name in self.adapters if guid or name.lower() not in _NO_PEER]
         found = [self.switch(guid, name) for guid, name in cabled]
         if several := found.count(_SEVERAL):

@@ -24,7 +24,7 @@ from gkm.topology.fabrics.counted import Counted
 from gkm.topology.fabrics.infiniband import from_subnets
 from gkm.topology.fabrics.network import FabricDiscovery
 from gkm.topology.fabrics.program_output import OutputUnreadable
-from gkm.topology.fabrics.ufm import MAX_ROWS, PortRow, decode, subnet
+from gkm.topology.fabrics.ufm import MAX_ROWS, Page, decode, subnet
 from gkm.topology.providers import Provider, ProviderFailed
 from msgspec import Meta
 from urllib3 import Timeout
@@ -114,7 +114,7 @@ def _check_status(status: int) -> None:
 
 
 PAGE_ROWS = 1_000
-_MAX_PAGES = MAX_ROWS // PAGE_ROWS
+_MAX_PAGES = MAX_ROWS // PAGE_ROWS + 1
 _SECONDS = Meta(ge=0.1, le=86_400)
 
 
@@ -156,23 +156,36 @@ def _authentication(credentials: Mapping[str, bytes]) -> tuple[str, str]:
 
 
 def _read(source: HttpsSource, path: str, counted: Counted, known: Known) -> FabricDiscovery:
-    """Return the HyperNodes of all ports.
-
-    A page with another number of rows than requested is the last one, and so is a repeated one: not every version of
-    UFM divides its ports into pages.
-    """
-    rows: list[PortRow] = []
-    before: tuple[PortRow, ...] = ()
+    """Return the HyperNodes of all ports."""
     try:
-        for number in range(1, _MAX_PAGES + 1):
-            page = decode(source.get(f"{path}/resources/ports?page_number={number}&rpp={PAGE_ROWS}"))
-            if page == before:
-                break
-            rows += page
-            before = page
-            if len(page) != PAGE_ROWS:
-                break
-        subnets = (subnet(rows),)
+        subnets = (subnet(_pages(source, path)),)
     except OutputUnreadable as error:
         raise ProviderFailed(f"cannot read the HTTPS server in its url: {error}") from None
     return from_subnets(subnets, known.view.fabrics("Ports"), known.nodes, known.existing, counted=counted)
+
+
+def _pages(source: HttpsSource, path: str) -> list[Page]:
+    """Return all pages of ports.
+
+    Where UFM says how many ports there are, all must come, whatever number of them it puts on a page. Otherwise a page
+    with another number of rows than requested is the last one. So is a repeated one: not every version of UFM divides
+    its ports into pages.
+
+    Raises:
+        OutputUnreadable: not all ports came, or an answer cannot be read.
+    """
+    pages: list[Page] = []
+    rows = 0
+    for number in range(1, _MAX_PAGES + 1):
+        page = decode(source.get(f"{path}/resources/ports?page_number={number}&rpp={PAGE_ROWS}"))
+        if pages and page.rows == pages[-1].rows:
+            break
+        pages.append(page)
+        rows += len(page.rows)
+        if rows >= page.total if page.total else len(page.rows) != PAGE_ROWS:
+            break
+    else:
+        raise OutputUnreadable(f"UFM has more than {_MAX_PAGES} pages of ports")
+    if rows < page.total:
+        raise OutputUnreadable(f"UFM has {page.total} ports and answers with {rows}, so the network is not whole")
+    return pages

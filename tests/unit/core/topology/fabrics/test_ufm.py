@@ -28,7 +28,7 @@ def switch(**fields: Any) -> dict[str, Any]:  # noqa: ANN401 -- JSON
 
 
 def subnet(*rows: dict[str, Any]) -> Subnet:
-    return ufm.subnet(ufm.decode(json.dumps(rows).encode()))
+    return ufm.subnet([ufm.decode(json.dumps(rows).encode())])
 
 
 ROWS = [
@@ -62,7 +62,7 @@ def test_every_node_of_volcanos_mock_is_in_its_group() -> None:
     expected = {node: "leaf0" if leaves[node] & {"leaf0", "leaf1", "leaf2", "leaf3"} else "leaf4" for node in leaves}
     assert sorted(expected) == [f"node{number}" for number in range(8)]
     assert list(expected.values()) == ["leaf0"] * 4 + ["leaf4"] * 4
-    found = infiniband.from_subnets([ufm.subnet(ufm.decode(MOCK.read_bytes()))], [], expected)
+    found = infiniband.from_subnets([ufm.subnet([ufm.decode(MOCK.read_bytes())])], [], expected)
     placed = {member.name: hypernode.name for hypernode in found.hypernodes for member in hypernode.members}
     assert placed == expected
     assert (found.quarantined, found.faults) == ((), ())
@@ -70,7 +70,7 @@ def test_every_node_of_volcanos_mock_is_in_its_group() -> None:
 
 def test_nodes_named_as_the_descriptions_of_the_mock_are_found_too() -> None:
     nodes = [f"node{group}{number}-x" for group in (0, 1) for number in range(4 * group, 4 * group + 4)]
-    found = infiniband.from_subnets([ufm.subnet(ufm.decode(MOCK.read_bytes()))], [], nodes)
+    found = infiniband.from_subnets([ufm.subnet([ufm.decode(MOCK.read_bytes())])], [], nodes)
     assert {member.name for hypernode in found.hypernodes for member in hypernode.members} == set(nodes)
 
 
@@ -79,7 +79,13 @@ def test_rows_with_guids_give_switches_host_ports_and_links_once() -> None:
 
 
 def test_a_page_may_be_an_object_with_its_rows_as_data() -> None:
-    assert ufm.subnet(ufm.decode(json.dumps({"data": ROWS, "total": 6}).encode())) == EXPECTED
+    assert ufm.subnet([ufm.decode(json.dumps({"data": ROWS, "total_resources": 6}).encode())]) == EXPECTED
+
+
+def test_pages_that_are_missing_are_a_fault_of_the_network() -> None:
+    page = ufm.decode(json.dumps({"data": ROWS, "total_resources": 9}).encode())
+    assert ufm.subnet([page]).faults == ("3 of 9 ports of UFM are in none of its answers: pages are missing",)
+    assert ufm.subnet([page, page]).faults == ()
 
 
 @given(st.randoms())
@@ -88,7 +94,7 @@ def test_the_order_of_rows_and_the_pages_do_not_matter(order: random.Random) -> 
     order.shuffle(rows)
     cut = order.randrange(7)
     pages = [rows[:cut], rows[cut:]]
-    assert ufm.subnet(row for page in pages for row in ufm.decode(json.dumps(page).encode())) == EXPECTED
+    assert ufm.subnet(ufm.decode(json.dumps(page).encode()) for page in pages) == EXPECTED
 
 
 def test_a_switch_of_two_names_has_the_first_in_any_order() -> None:

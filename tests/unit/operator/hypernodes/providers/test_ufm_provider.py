@@ -122,6 +122,27 @@ def test_all_pages_together_have_a_limit(tmp_path: Path, monkeypatch: pytest.Mon
         assert str(run.failure()) == "cannot read the HTTPS server in its url: UFM has more than 24 ports"
 
 
+def test_a_server_that_puts_fewer_ports_on_a_page_is_read_to_its_end(tmp_path: Path) -> None:
+    with reads(UfmServer(rows(25), BASIC, most=10), tmp_path) as run:
+        assert {each.name for each in run.next().hypernodes} == {f"leaf{i}" for i in range(25)}
+
+
+@pytest.mark.parametrize("most", [10, 1000])
+def test_a_part_of_the_ports_is_no_network(tmp_path: Path, most: int) -> None:
+    with reads(UfmServer(rows(25), BASIC, most=most, total=26), tmp_path) as run:
+        assert str(run.failure()) == (
+            "cannot read the HTTPS server in its url: UFM has 26 ports and answers with 25, so the network is not whole"
+        )
+
+
+@pytest.mark.parametrize("paging", ["object", "list"])
+def test_more_pages_than_are_read_are_no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, paging: str) -> None:
+    monkeypatch.setattr(ufm, "PAGE_ROWS", 10)
+    monkeypatch.setattr(ufm, "_MAX_PAGES", 2)
+    with reads(UfmServer(rows(25), BASIC, paging), tmp_path) as run:
+        assert str(run.failure()) == "cannot read the HTTPS server in its url: UFM has more than 2 pages of ports"
+
+
 def test_a_node_is_found_by_the_guid_of_its_port_whatever_its_description(tmp_path: Path) -> None:
     row = {"description": "Computer IB Port", "node_description": "MT4129 ConnectX7   Mellanox Technologies"}
     server = UfmServer([row | {"guid": "0xb8cef6030000aa01", "peer_node_name": "leaf7"}], BASIC)
