@@ -88,6 +88,8 @@ class HyperNodeWriter:
         clock: Clock = time.monotonic,
     ) -> None:
         self.conflicts: tuple[Conflict, ...] = ()
+        self.yielding: tuple[str, ...] = ()
+        """The names of GKM's HyperNodes that are not written, or lack members, beside HyperNodes of other owners."""
         self.others: Mapping[str, int] = {}
         """The number of HyperNodes of each other source; the source "" has no label."""
         self.quiet_until = 0.0
@@ -205,7 +207,9 @@ class HyperNodeWriter:
         self.conflicts = tuple(sorted([*found, *contested]))
         adopted = {name for each in foreign.values() for kind, name in each.members if kind == "HyperNode"}
         missing = {name: HyperNode(name, "", ()) for name in self._refused if name not in current}
-        return writes_around(current, compatible(wanted, foreign | missing), self._refused.keys(), adopted)
+        written = compatible(wanted, foreign | missing)
+        self.yielding = tuple(sorted(name for name, one in wanted.items() if written.get(name) != one))
+        return writes_around(current, written, self._refused.keys(), adopted)
 
     def _list(self, name: str = "") -> Server:
         """Return all HyperNodes, or the one of this name."""

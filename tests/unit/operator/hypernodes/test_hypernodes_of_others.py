@@ -1,5 +1,7 @@
 """HyperNodes of other sources, and what others change in ours."""
 
+from typing import Any
+
 import pytest
 from gkm.topology.trees.conflicts import ConflictKind
 from gkm_operator.hypernodes.writes.own_writes import CONTEST_SECONDS
@@ -131,6 +133,36 @@ def test_after_five_minutes_a_contested_hypernode_is_repaired_again() -> None:
     process.settle()
     assert world.api.get(RAW_HYPERNODES, "block-b0")["spec"]["tier"] == 2
     assert contested(process) == []
+
+
+@pytest.mark.parametrize(
+    ("theirs", "yielding"),
+    [
+        (hypernode("rack-r0-0", 1, nodes=["elsewhere"], source="ufm"), "block-b0, rack-r0-0"),
+        (hypernode("manual", 7, "rack-r0-0"), "block-b0"),
+        (hypernode("manual", 1, "rack-r0-0"), "block-b0, rack-r0-0"),
+    ],
+)
+def test_hypernodes_that_give_way_to_others_are_not_up_to_date(theirs: dict[str, Any], yielding: str) -> None:
+    world = World(SMALL)
+    world.api.create(RAW_HYPERNODES, theirs)
+    process = world.process()
+    process.settle()
+    written = process.condition("HyperNodesWritten")
+    assert (written["status"], written["reason"]) == ("False", "HyperNodeConflict")
+    assert written["message"].endswith(f": {yielding}")
+    world.api.delete(RAW_HYPERNODES, theirs["metadata"]["name"])
+    process.settle()
+    assert process.condition("HyperNodesWritten")["reason"] == "UpToDate"
+
+
+def test_a_conflict_that_leaves_all_of_ours_written_is_none_of_the_writes() -> None:
+    world = World(SMALL)
+    world.api.create(RAW_HYPERNODES, hypernode("manual", 7, nodes=["node-0-0-0"]))
+    process = world.process()
+    process.settle()
+    assert process.condition("NoConflicts")["reason"] == "HyperNodeConflict"
+    assert process.condition("HyperNodesWritten")["reason"] == "UpToDate"
 
 
 def test_the_sources_beside_ours_are_counted_in_the_condition() -> None:
