@@ -119,7 +119,6 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
         fabric,
         report,
     )
-    metrics.record_depths(leading)
     copies = CaCopies(api, arguments.webhook_configuration or (), namespace=own_namespace())
     health = HealthServer(arguments.health, lambda: caches.synced)
     metrics.READY.labels(PROGRAM).set_function(lambda: caches.synced)
@@ -132,6 +131,8 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
         there = installation.wait(api, lease, stop, mnnvl_enabled=enabled, also=[groups.check])
         # Every replica watches caches, so that a new leader has their state already; only the leader writes.
         if there and caches.watch(stop) and elector.acquire(stop):
+            # Only now: a replica that does not lead knows no queue, and 0 would say that nothing waits.
+            metrics.record_depths(leading)
             for controller in leading:
                 controller.work()
             _lead(elector, stop)

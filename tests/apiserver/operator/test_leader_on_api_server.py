@@ -130,7 +130,9 @@ def test_a_new_leader_follows_a_killed_one_without_lost_or_repeated_events(repli
         'gkm_api_requests_total{code="200",verb="apply"}',
     ):
         replicas.until_counted("first", counted)
-    assert "gkm_leader 0.0" in replicas.metrics("second")
+    waiting = replicas.metrics("second")
+    assert "gkm_leader 0.0" in waiting
+    assert "gkm_queue_depth{" not in waiting
 
     first.popen.kill()
     first.popen.wait()

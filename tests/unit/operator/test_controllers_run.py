@@ -105,7 +105,12 @@ def process(monkeypatch: pytest.MonkeyPatch) -> Iterator[Process]:
     api.create(RAW_RUNS, run("r", 8))
     api.calls.clear()
     leading: list[Controller] = []
-    monkeypatch.setattr(metrics, "record_depths", leading.extend)
+
+    def record_depths(found: Sequence[Controller]) -> None:
+        assert ("merge", LEASES.plural, LEASE) in api.calls, "a replica that does not lead counts no queue"
+        leading.extend(found)
+
+    monkeypatch.setattr(metrics, "record_depths", record_depths)
     started = Process(api, parse(json.dumps(CONFIG).encode()), leading)
     yield started
     started.end()
@@ -114,6 +119,7 @@ def process(monkeypatch: pytest.MonkeyPatch) -> Iterator[Process]:
 def test_each_kind_has_one_list_and_one_watch(process: Process) -> None:
     """Also Pods, which agents, task groups, plans and ComputeDomains read: a wider watch follows the one before."""
     process.until_all_is_watched()
+    assert process.leading
     assert [each.name for each in process.leading if not each.enabled] == [], (
         "a feature is off: its watches are not seen"
     )
