@@ -204,14 +204,20 @@ def _box(branch: Branch, capacity: IntervalCapacity, closest: str, depth: int) -
 
 
 def tree_result(
-    tree: Tree, outline: Outline, notes: Sequence[str], figures: Callable[[int, int], Json] | None = None
+    tree: Tree,
+    outline: Outline,
+    notes: Sequence[str],
+    figures: Callable[[int, int], Json] | None = None,
+    closest: str = "",
 ) -> Json:
     """Return the tree as JSON. `figures` returns further fields for the nodes from one index up to another.
 
-    A node stands where it is directly in a domain; `parent` is the `hyperNode` of a wider domain.
+    A node stands where it is directly in a domain; `parent` is the `hyperNode` of a wider domain. A domain of the level
+    `closest` has all its nodes, and no inner domains.
     """
 
     def domain(branch: Branch, parent: Branch | None) -> Json:
+        nodes = range(branch.first, branch.end) if branch.level == closest else branch.nodes
         return {
             "level": branch.level,
             "name": branch.name,
@@ -219,7 +225,7 @@ def tree_result(
             "hyperNode": branch.hypernode,
             "parent": parent.hypernode if parent else None,
             "nodeCount": branch.end - branch.first,
-            "nodes": [tree.nodes[index] for index in branch.nodes],
+            "nodes": [tree.nodes[index] for index in nodes],
             **(figures(branch.first, branch.end) if figures else {}),
         }
 
@@ -227,7 +233,7 @@ def tree_result(
         "levels": list(tree.levels),
         "nodeCount": len(tree.nodes),
         **(figures(0, len(tree.nodes)) if figures else {}),
-        "domains": [domain(branch, parent) for branch, parent, _ in outline.walk()],
+        "domains": [domain(branch, parent) for branch, parent, _ in outline.walk(closest)],
         "nodesInNone": [tree.nodes[index] for index in outline.nodes],
         "quarantined": [
             {"node": entry.node, "reason": entry.why.value, "message": entry.message} for entry in tree.quarantined

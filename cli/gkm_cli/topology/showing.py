@@ -60,7 +60,7 @@ def print_capacity(
             "unusableNodes": sums.nodes - sums.usable,
         }
 
-    result = tree_result(built.tree, built.outline, notes, figures)
+    result = tree_result(built.tree, built.outline, notes, figures, closest)
     show(
         result,
         Output(output.value),

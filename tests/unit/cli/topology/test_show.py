@@ -119,6 +119,18 @@ def test_no_level_closer_than_the_given_one_is_shown(tmp_path: Path) -> None:
     )
 
 
+def test_json_has_no_level_closer_than_the_given_one_and_each_node_once(tmp_path: Path) -> None:
+    nodes, _ = surveyed_cluster(tmp_path)
+    whole = shown("--nodes", nodes, "--ibnetdiscover", SURVEY)
+    cut = shown("--nodes", nodes, "--ibnetdiscover", SURVEY, "--level", "spine")
+    wider = [each for each in whole["domains"] if each["level"] not in {"leaf", "nvlink"}]
+    assert [each["name"] for each in cut["domains"]] == [each["name"] for each in wider]
+    (spine,) = [each for each in cut["domains"] if each["level"] == "spine"]
+    assert len(spine["nodes"]) == spine["nodeCount"] == 119
+    listed = [node for each in cut["domains"] for node in each["nodes"]] + cut["nodesInNone"]
+    assert len(listed) == len(set(listed)) == cut["nodeCount"]
+
+
 def test_the_picture_has_a_square_for_each_node(tmp_path: Path) -> None:
     nodes, pods = surveyed_cluster(tmp_path)
     done = topology("show", "--nodes", nodes, "--pods", pods, "--ibnetdiscover", SURVEY, "-o", "svg")
