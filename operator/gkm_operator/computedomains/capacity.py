@@ -8,6 +8,7 @@ reads it for warnings only.
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from http import HTTPStatus
 from sys import intern
 
 import msgspec
@@ -27,6 +28,7 @@ from gkm.api.mnnvl_metadata import NODE_LABEL
 from gkm.api.topology_settings import Topology
 from gkm.hoststate.pacing import Backoff, Clock
 from gkm.kube.api import Api
+from gkm.kube.errors import ApiError
 from gkm.kube.resources import CONFIGMAPS
 from gkm.kube.workqueue import WorkQueue
 from gkm.topology import labels
@@ -116,19 +118,25 @@ def _pools(pools: Mapping[_Pool, _Counts]) -> tuple[NodePool, ...]:
 NAME = "domain-capacity"
 FIELD_MANAGER = "gkm-domains"
 INTERVAL_SECONDS = 5.0
+REFUSED_SECONDS = 600.0
+"""Seconds between two attempts without the right to write, unless a condition changes."""
 CALM_SECONDS = 0.5
 """Seconds between a change and the write, so that one write covers several changes."""
 
 
 class CapacityReport:
-    """Writes the ConfigMap `gkm-domains`; `capacity` and `conditions` return its content."""
+    """Writes the ConfigMap `gkm-domains`; `capacity` and `conditions` return its content.
+
+    While `capacity` returns None, the ConfigMap has the conditions only: admission must not take nodes that are not
+    listed yet for a cluster without free nodes.
+    """
 
     def __init__(
         self,
         api: Api,
         namespace: str,
         *,
-        capacity: Callable[[], DomainCapacity],
+        capacity: Callable[[], DomainCapacity | None],
         conditions: Callable[[], Sequence[Condition]],
         clock: Clock = time.monotonic,
     ) -> None:
@@ -147,18 +155,27 @@ class CapacityReport:
         """Schedule a write of the ConfigMap `gkm-domains`."""
         self.queue.add(CONFIG_MAP, max(CALM_SECONDS, self._next - self._clock()))
 
-    def write(self, name: str) -> None:
+    def write(self, name: str) -> float | None:
         """Write the ConfigMap `gkm-domains` if its content differs from the last write.
+
+        Return the seconds until the next attempt if the right is missing and the feature does not work, else None.
 
         Raises:
             ApiError: the API server refused the write.
         """
         conditions = msgspec.json.encode(list(self._conditions())).decode()
-        data = {CAPACITY_KEY: capacity_text(self._capacity()), CONDITIONS_KEY: conditions}
+        found = self._capacity()
+        data = {CONDITIONS_KEY: conditions} | ({} if found is None else {CAPACITY_KEY: capacity_text(found)})
         if data == self._written:
-            return
+            return None
         self._next = self._clock() + INTERVAL_SECONDS
         meta = {"name": name, "namespace": self._namespace}
         value = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}
-        self._api.apply(CONFIGMAPS, value, field_manager=FIELD_MANAGER)
+        try:
+            self._api.apply(CONFIGMAPS, value, field_manager=FIELD_MANAGER)
+        except ApiError as error:
+            if error.status != HTTPStatus.FORBIDDEN or found is not None:
+                raise
+            return REFUSED_SECONDS  # most clusters do not use the feature, and grant no right
         self._written = data
+        return None

@@ -1,9 +1,9 @@
 """The controller of ComputeDomains: threads, queue and metrics, and the choice of the workloads that a change concerns.
 
 One thread looks at the API server now and then: whether ComputeDomains are installed, and whether Grove manages them.
-The watches and the queue start when they are found for the first time; without them, this controller is idle and the
-other controllers of the process go on. No remembered state decides: a new process continues from the state of the API
-server.
+The watches and the queues start when they are found for the first time; without them, this controller only reports
+that, and the other controllers of the process go on. No remembered state decides: a new process continues from the
+state of the API server.
 """
 
 import logging
@@ -280,7 +280,7 @@ class DomainsController(Controller):
         return self._absence.pause(self._misses)
 
     def _apply(self, found: Presence) -> None:
-        """Use what a look found; the queue starts once, when every list is complete."""
+        """Use what a look found; the queues start once, when every list is complete."""
         if found is not self.presence:
             log_fields = fields(
                 available=found.available, grove=found.grove_manages, imex=found.imex, why=found.message
@@ -295,6 +295,7 @@ class DomainsController(Controller):
             self._reconciler.enqueue_all()
             self.status.capacity_changed()
         if not found.available:
+            self.status.report()  # a condition of an earlier leader must not stay
             return
         self.watcher.start(sets=found.sets)
         self.status.observer.start(grove=found.sets)

@@ -16,6 +16,7 @@ from typing import Any
 
 from gkm.api.computedomains import ComputeDomain
 from gkm.api.config import Config
+from gkm.api.domain_capacity import DomainCapacity
 from gkm.api.domain_readiness import MNNVLReadiness, ReadyReason, parse_readiness
 from gkm.api.grammar import listed
 from gkm.api.imex import IMEXMode
@@ -163,6 +164,7 @@ class DomainStatusController:
         self._recorder = Recorder(api, events.REPORTER, instance)
         self._event_budget = EventBudget()
         self._states = DomainStates()
+        self._listed = False
         self.observer = DomainObserver(
             api,
             config,
@@ -172,7 +174,7 @@ class DomainStatusController:
             on_refused=on_refused,
             informers=informers or Informers(api),
         )
-        self._capacity = CapacityReport(api, namespace, capacity=self.observer.capacity, conditions=conditions)
+        self._capacity = CapacityReport(api, namespace, capacity=self._known_capacity, conditions=conditions)
         self._queue: WorkQueue[Key] = WorkQueue(
             NAME,
             self.reconcile,
@@ -186,7 +188,11 @@ class DomainStatusController:
     def work(self) -> None:
         """Start to write marks and conditions; all lists must be complete, because a partial list would lower marks."""
         self._queue.start()
-        self._capacity.changed()
+        self.capacity_changed()
+        self.report()
+
+    def report(self) -> None:
+        """Start to write the ConfigMap `gkm-domains`; until all lists are complete, only the feature's conditions."""
         self._capacity.queue.start()
 
     @property
@@ -240,6 +246,11 @@ class DomainStatusController:
         if any(MNNVL_READY in annotations for _, annotations in patches):
             self._emit(observed.domain, old, new)
         return again
+
+    def _known_capacity(self) -> DomainCapacity | None:
+        """Return the capacity; None until the first lists of nodes, pods and claim templates are complete."""
+        self._listed = self._listed or (self._source.synced and self.observer.synced)
+        return self.observer.capacity() if self._listed else None
 
     def _observe(self, key: Key) -> ObservedDomain | None:
         """Return what is known of a domain, with all annotations, which the watch does not hold of a large one."""

@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 from gkm.api.config import Config
+from gkm.api.domain_capacity import DomainCapacity, parse_conditions
 from gkm.hoststate.pacing import Backoff
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import Json, Resource
 from gkm_operator import metrics
+from gkm_operator.computedomains.capacity import CapacityReport
 from gkm_operator.computedomains.controller import DomainsController
+from gkm_operator.computedomains.presence import Presence
 from support.grove.imex import publish
 from support.grove.objects import NAMESPACE
 from support.host.waiting import scaled, until
@@ -52,6 +55,31 @@ def test_it_waits_for_the_kinds_and_starts_when_they_come(world: World, controll
     assert [call for call in world.api.calls if call[0] == "watch"] == []
     absent.clear()
     until(lambda: world.domains() == ["test-pcs-0"], "the domain")
+
+
+def written(world: World) -> dict[str, str]:
+    """The data of the ConfigMap gkm-domains."""
+    found = world.api._objects.get(("configmaps", "gkm-system", "gkm-domains"), {})
+    return dict(found.get("data", {}))
+
+
+def test_a_new_leader_without_the_kind_reports_it_and_no_capacity_of_an_earlier_one(
+    world: World, controller: DomainsController
+) -> None:
+    earlier = CapacityReport(
+        world.api, "gkm-system", capacity=DomainCapacity, conditions=Presence(available=True).conditions
+    )
+    earlier.write("gkm-domains")
+    absent = {"computedomains"}
+    world.api.fault = lambda _, plural: ApiError(404, "", "404 page not found") if plural in absent else None
+    controller.work()
+    until(lambda: '"reason":"KindMissing"' in written(world)["conditions"], "the condition")
+    condition = parse_conditions(written(world)["conditions"])[0]
+    assert (condition.type, condition.status) == ("DomainsAvailable", "False")
+    assert set(written(world)) == {"conditions"}
+    absent.clear()
+    until(lambda: "capacity" in written(world), "the capacity")
+    assert parse_conditions(written(world)["conditions"])[0].status == "True"
 
 
 def test_it_waits_for_rights(world: World, controller: DomainsController) -> None:

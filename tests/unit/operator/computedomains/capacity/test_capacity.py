@@ -14,6 +14,7 @@ from gkm.kube.resources import NODES, Json, Resource
 from gkm_operator.computedomains.capacity import (
     INTERVAL_SECONDS,
     MAX_TEXT,
+    REFUSED_SECONDS,
     CapacityReport,
     capacity,
     capacity_text,
@@ -173,7 +174,7 @@ class Clocked:
 
     def __init__(self, api: FakeApi) -> None:
         self.now = 100.0
-        self.found = DomainCapacity()
+        self.found: DomainCapacity | None = DomainCapacity()
         self.leads = True
         self.report = CapacityReport(
             LeaderApi(api, lambda: self.leads),
@@ -208,6 +209,19 @@ def test_a_write_that_failed_is_repeated_without_another_change() -> None:
     api.fault = lambda _verb, _plural: None
     clocked.report.write("gkm-domains")
     assert ("configmaps", "gkm-system", "gkm-domains") in api._objects
+
+
+def test_without_the_right_to_write_conditions_of_an_unused_feature_are_tried_rarely() -> None:
+    api = FakeApi()
+    clocked = Clocked(api)
+    api.fault = lambda verb, _: ApiError(403, "Forbidden", "denied") if verb == "apply" else None
+    with pytest.raises(ApiError, match="Forbidden: denied"):
+        clocked.report.write("gkm-domains")
+    clocked.found = None
+    assert clocked.report.write("gkm-domains") == REFUSED_SECONDS
+    api.fault = lambda _verb, _plural: None
+    assert clocked.report.write("gkm-domains") is None
+    assert set(api._objects["configmaps", "gkm-system", "gkm-domains"]["data"]) == {"conditions"}
 
 
 def test_changes_after_a_write_wait_for_the_interval(monkeypatch: pytest.MonkeyPatch) -> None:
