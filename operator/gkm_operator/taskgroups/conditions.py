@@ -20,6 +20,8 @@ MAX_TEST_OUTPUT = 16 << 10
 _BANDWIDTH = re.compile(r"avg bus bandwidth\s{0,16}:\s{0,16}(\d{1,9}(?:\.\d{1,9})?)(?![\w.])", re.ASCII | re.IGNORECASE)
 _PROGRESS = frozenset({GroupReason.DELETING, GroupReason.TEST_RUNNING, GroupReason.ENDED})
 """Reasons of normal progress, which send no Event."""
+UNFINISHED = frozenset({GroupReason.TEST_RUNNING, GroupReason.RETRYING})
+"""Reasons of NVLinkVerified while there is no result: no watch shows that a Job lost its label."""
 
 
 class ConditionCause(NamedTuple):
@@ -89,9 +91,16 @@ def nvlink(threshold: int, job: str, messages: Sequence[str] | None) -> Conditio
     return ConditionCause(NVLINK, TRUE, GroupReason.BANDWIDTH_REACHED, slowest)
 
 
+def nvlink_gone() -> ConditionCause:
+    """Return the condition NVLinkVerified for a test whose Job went before its end was seen."""
+    why = "the Job of the test was deleted before its end was seen: create another group"
+    return ConditionCause(NVLINK, UNKNOWN, GroupReason.NO_RESULT, why)
+
+
 def nvlink_unread(message: str) -> ConditionCause:
-    """Return the condition NVLinkVerified for a test whose pods cannot be read now."""
-    return ConditionCause(NVLINK, UNKNOWN, GroupReason.RETRYING, f"the pods of the test cannot be read: {message}")
+    """Return the condition NVLinkVerified for a test whose Job or pods cannot be read now."""
+    why = f"the Job of the test or its pods cannot be read: {message}"
+    return ConditionCause(NVLINK, UNKNOWN, GroupReason.RETRYING, why)
 
 
 def events(old: TaskGroupStatus, new: TaskGroupStatus) -> Iterator[EventBody]:

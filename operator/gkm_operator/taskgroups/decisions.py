@@ -199,7 +199,7 @@ def _running(observed: GroupObservation) -> Step:
     urgent = unrecorded and pods.unrecorded_seconds >= RECORD_SECONDS
     if urgent or _changed(observed, status, *verdicts):
         return _write(observed, replace(status, succeeded_pods=list(pods.succeeded)), *verdicts)
-    waits = [LOOK_SECONDS] if any(each.reason == GroupReason.RETRYING for each in verdicts) else []
+    waits = [LOOK_SECONDS] if any(each.reason in conditions.UNFINISHED for each in verdicts) else []
     waits += [RECORD_SECONDS - pods.unrecorded_seconds] if unrecorded else []
     if observed.group.spec.phase is None and pods.seen and not pods.living:
         waits.append(QUIET_SECONDS - pods.quiet_seconds)

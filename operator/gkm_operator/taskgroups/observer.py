@@ -14,7 +14,6 @@ from gkm.api import computedomains
 from gkm.api.domain_readiness import parse_readiness
 from gkm.api.meta import timestamp
 from gkm.api.mnnvl_metadata import MNNVL_READY
-from gkm.api.task_group_reasons import GroupReason
 from gkm.api.task_groups import MAX_TASKS, NVLINK_TEST_ANNOTATION, GroupObject, TaskGroup
 from gkm.hoststate.lru import LRUCache
 from gkm.hoststate.pacing import Clock
@@ -28,7 +27,7 @@ from gkm_operator.pods import WatchedPod
 from gkm_operator.taskgroups import conditions
 from gkm_operator.taskgroups.conditions import ConditionCause
 from gkm_operator.taskgroups.decisions import LOOK_SECONDS, GroupObservation, Pods
-from gkm_operator.taskgroups.members import JOB, GroupInventory, GroupMember, Living, Seen, Sight
+from gkm_operator.taskgroups.members import JOB, GroupInventory, GroupMember, Living, Seen, Sight, watched
 from gkm_operator.taskgroups.watcher import GroupWatcher
 
 _MAX_PODS, _PAGE = 100, 10
@@ -187,7 +186,7 @@ class GroupObserver:
         self._now = now
         self._clock = clock
         self._pods = PodHistory(watcher, clock)
-        self._unread: LRUCache[str, tuple[float, ConditionCause]] = LRUCache(_MAX_TESTS)
+        self._tests: LRUCache[tuple[str, bool], tuple[float, ConditionCause]] = LRUCache(_MAX_TESTS)
         self._deleted: LRUCache[str, tuple[float, Seen]] = LRUCache(_MAX_DELETED)
 
     def deleted(self, uid: str, seen: Seen) -> None:
@@ -226,27 +225,45 @@ class GroupObserver:
                 if readiness is not None:
                     yield conditions.mnnvl(readiness)
         found = group.status.condition(conditions.NVLINK)
-        if found is not None and found.reason not in {GroupReason.TEST_RUNNING, GroupReason.RETRYING}:
+        if found is not None and found.reason not in conditions.UNFINISHED:
             return  # it has a result, which stays when the Job goes
         for each in group.status.objects:
             if (threshold := _threshold(each)) is not None:
                 job = next((one for one in members if one.kind == JOB and one.metadata.name == each.name), None)
-                yield self._result(threshold, job)
+                yield self._result(group.metadata.namespace, each, threshold, job)
                 return
 
-    def _result(self, threshold: int, job: GroupMember | None) -> ConditionCause:
-        """Return the result of a test; the pods of an unreadable test are read again after LOOK_SECONDS."""
-        if job is None or job.job != "Complete":
+    def _result(self, namespace: str, each: GroupObject, threshold: int, job: GroupMember | None) -> ConditionCause:
+        """Return the result of a test.
+
+        A Job that no watch shows, and unreadable pods, are read at most once in LOOK_SECONDS.
+        """
+        if not each.uid or (job is not None and job.job != "Complete"):
             return conditions.nvlink(threshold, job.job if job is not None else "", ())
-        until, unread = self._unread.get(job.metadata.uid) or (0.0, None)
-        if unread is not None and self._clock() < until:
-            return unread
+        key = each.uid, job is not None
+        until, known = self._tests.get(key) or (0.0, None)
+        if known is not None and self._clock() < until:
+            return known
         try:
-            return conditions.nvlink(threshold, job.job, job_messages(self._api, job))
+            verdict = self._read_result(threshold, job or self._live_job(namespace, each))
         except ApiError as error:
             verdict = conditions.nvlink_unread(error.message)
-            self._unread.put(job.metadata.uid, (self._clock() + LOOK_SECONDS, verdict))
-            return verdict
+        self._tests.put(key, (self._clock() + LOOK_SECONDS, verdict))
+        return verdict
+
+    def _read_result(self, threshold: int, job: GroupMember | None) -> ConditionCause:
+        if job is None:
+            return conditions.nvlink_gone()
+        return conditions.nvlink(threshold, job.job, job_messages(self._api, job) if job.job == "Complete" else ())
+
+    def _live_job(self, namespace: str, each: GroupObject) -> GroupMember | None:
+        """Read the Job of a test that no watch shows; None if it is gone.
+
+        A watch may not have shown it yet, or somebody took its label away.
+        """
+        resource = watched(Resource(each.api_version, each.kind, "jobs", namespaced=True, type=object))
+        found = self._api.find(resource, each.name, namespace)
+        return GroupMember.of(JOB, found) if found is not None and found.metadata.uid == each.uid else None
 
 
 def _threshold(each: GroupObject) -> int | None:

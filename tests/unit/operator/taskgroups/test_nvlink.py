@@ -134,7 +134,7 @@ def test_pods_that_cannot_be_read_are_a_condition_until_they_can() -> None:
     assert lists_of_pods(world) == before + 1
     status, reason, message = world.condition("NVLinkVerified")
     assert (status, reason) == ("Unknown", "Retrying")
-    assert message.startswith("the pods of the test cannot be read: pods is forbidden")
+    assert message.startswith("the Job of the test or its pods cannot be read: pods is forbidden")
     assert message.isprintable()
     world.settle(process)
     assert lists_of_pods(world) > before + 1
@@ -168,3 +168,53 @@ def test_pods_of_a_test_are_read_in_small_pages_and_at_most_a_hundred() -> None:
     before = lists_of_pods(world)
     assert job_messages(world.api, GroupMember.of(JOB, job)) == [f"message {number}" for number in range(100)]
     assert lists_of_pods(world) == before + 10  # pages of ten whole pods, of up to 1.5 MB each
+
+
+def reads_of_jobs(world: World) -> int:
+    return sum(call[:2] == ("get", "jobs") for call in world.api.calls)
+
+
+def delete_test(world: World) -> None:
+    world.api.delete(JOBS, "nccl-g", NAMESPACE)
+
+
+def replace_test(world: World) -> None:
+    """Delete the Job, and create another one of its name by hand."""
+    delete_test(world)
+    world.own(JOBS, "nccl-g", spec={"template": {}})
+
+
+@pytest.mark.parametrize("new_leader", [False, True])
+@pytest.mark.parametrize("go", [delete_test, replace_test])
+def test_a_job_that_goes_before_its_end_is_no_test_that_runs(
+    go: Callable[[World], None],
+    *,
+    new_leader: bool,
+) -> None:
+    world, process = nvlink_world()
+    go(world)
+    world.settle(Process(world) if new_leader else process)
+    status, reason, message = world.condition("NVLinkVerified")
+    assert (status, reason) == ("Unknown", "NoResult")
+    assert message == "the Job of the test was deleted before its end was seen: create another group"
+    assert world.events() == [("Warning", "NoResult")]
+    before = reads_of_jobs(world)
+    world.settle(process)
+    assert reads_of_jobs(world) == before
+
+
+def test_a_running_job_is_read_only_while_no_watch_shows_it() -> None:
+    world, process = nvlink_world()
+    before = reads_of_jobs(world)
+    world.settle(process)
+    assert reads_of_jobs(world) == before
+    labels = {"gkm.io/task-group": None, "gkm.io/task-group-uid": None}
+    world.api.merge(JOBS, "nccl-g", {"metadata": {"labels": labels}}, NAMESPACE)
+    for _ in range(5):
+        process.run()
+    assert reads_of_jobs(world) == before + 1
+    assert world.condition("NVLinkVerified")[:2] == ("Unknown", "TestRunning")
+    complete(world, "Complete", "# Avg bus bandwidth : 376")
+    world.seconds += 31.0
+    process.run()
+    assert world.condition("NVLinkVerified")[:2] == ("True", "BandwidthReached")
