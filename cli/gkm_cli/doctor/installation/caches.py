@@ -4,10 +4,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 
-from gkm.api.caches import Cache
+from gkm.api.caches import Cache, verified_digest
 from gkm.api.config import Config
 from gkm.api.errors import GKMError, Reason
 from gkm.api.meta import TRUE
+from gkm.api.nodes import NodeSpec
+from gkm.api.rollouts import is_open
 from gkm.images.reference import Reference
 from gkm.images.signatures.verify import covers
 
@@ -100,11 +102,16 @@ def without_node(observed: InstallationFacts) -> Iterator[Finding]:
 
 
 def stuck(observed: InstallationFacts) -> Iterator[Finding]:
-    """Yield the caches that nodes have been fetching for too long."""
+    """Yield the caches that nodes have been fetching for too long.
+
+    A node that `spec.rollout` has not reached waits its turn: the check names the nodes that hold up the rollout.
+    """
     late, unverified = observed.now - STUCK, _not_verified(observed)
+    caches = {(cache.metadata.namespace, cache.metadata.name): cache for cache in observed.caches}
     for report in observed.reports:
         for name, found in report.status.caches.items():
-            if (report.metadata.namespace, name) in unverified:
+            key = report.metadata.namespace, name
+            if key in unverified or (found.state == "Pending" and _waits_its_turn(caches.get(key), report.spec)):
                 continue
             since = moment(found.last_updated)
             if found.state in _IN_PROGRESS and since is not None and since <= late:
@@ -117,6 +124,13 @@ def stuck(observed: InstallationFacts) -> Iterator[Finding]:
                     found.message or "the agent waits for the registry, for disk space, or for other pulls",
                     "read the log of gkm-agent on this node",
                 )
+
+
+def _waits_its_turn(cache: Cache | None, node: NodeSpec) -> bool:
+    """Return whether the rollout of a cache has not reached a node."""
+    if cache is None or (digest := verified_digest(cache)) is None:
+        return False
+    return not is_open(cache.spec.rollout, cache.status.rollout, node.node_name, digest)
 
 
 def _unverified(cache: Cache) -> tuple[str, str]:

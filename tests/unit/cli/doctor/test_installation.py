@@ -8,6 +8,7 @@ import pytest
 import yaml
 from gkm.api.crds import definitions
 from gkm.api.installation import NEEDED_KINDS
+from gkm.api.rollouts import RolloutPolicy, RolloutStatus
 from gkm_cli.doctor.checks import CHECKS
 from gkm_cli.doctor.findings import Finding, Severity, moment
 from gkm_cli.doctor.installation import caches, configuration, controllers, daemons, kinds, nodes, webhook
@@ -18,7 +19,8 @@ from gkm_operator.installation import OURS
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import convert
-from support.cli.observations import GPUS, NOW, Json, hook, node, observed, pod, report
+from msgspec.structs import replace
+from support.cli.observations import GPUS, NOW, Json, cache, hook, node, observed, pod, report
 from support.operator.upstream import upstream
 
 INSTALLATION = [check for check in CHECKS if isinstance(check, InstallationCheck)]
@@ -158,6 +160,26 @@ def test_versions_are_the_tags_of_images(images: tuple[str, str], *, several: bo
 def test_a_pull_may_take_half_an_hour(minutes: int, found: int) -> None:
     since = f"{NOW - timedelta(minutes=minutes):%Y-%m-%dT%H:%M:%SZ}"
     assert len(list(caches.stuck(observed(reports=[report("n", state="Extracting", lastUpdated=since)])))) == found
+
+
+@pytest.mark.parametrize(
+    ("state", "open_rank", "found"),
+    [
+        ("Pending", None, 0),
+        ("Pending", "0" * 16, 0),
+        ("Pending", "f" * 16, 1),
+        ("Downloading", "0" * 16, 1),
+    ],
+)
+def test_a_node_that_the_rollout_has_not_reached_is_not_stuck(state: str, open_rank: str | None, found: int) -> None:
+    digest = f"sha256:{'a' * 64}"
+    made = cache(verified=("True", "CosignSuccess"))
+    reached = None if open_rank is None else RolloutStatus(digest, open_rank)
+    spec = replace(made.spec, rollout=RolloutPolicy(1))
+    status = replace(made.status, image=spec.image, resolved_digest=digest, rollout=reached)
+    waiting = report("n", state=state, lastUpdated=f"{NOW - timedelta(hours=2):%Y-%m-%dT%H:%M:%SZ}")
+    facts = observed(caches=[replace(made, spec=spec, status=status)], reports=[waiting])
+    assert len(list(caches.stuck(facts))) == found
 
 
 REASONED: list[tuple[str, Callable[[InstallationFacts], Iterator[Finding]]]] = [
