@@ -97,8 +97,9 @@ def _report(plan: PlanRecord | None, pods: Sequence[PlacedPod], found: Assignmen
     tally = RunPods(followed, len(pods) - followed - len(astray), len(astray))
     if astray:
         return PodsReport(tally, FollowReason.DIVERGED, _cause(plan, astray[0]))
-    if stuck := min((pod for pod in pods if _is_stuck(pod, found)), key=lambda pod: pod.order, default=None):
-        return PodsReport(tally, FollowReason.UNSCHEDULABLE, _stuck_cause(stuck))
+    # A gated pod states no cause: no scheduler has tried to bind it.
+    if stuck := min((pod for pod in pods if pod.facts.unbound), key=lambda pod: pod.order, default=None):
+        return PodsReport(tally, FollowReason.UNSCHEDULABLE, _stuck_cause(plan, stuck))
     if tally.waiting:
         return PodsReport(tally, FollowReason.WAITING, f"{count_of(tally.waiting, 'pod')} without a node: {awaited}")
     return PodsReport(tally, FollowReason.FOLLOWED, "every pod of the run is on the node that its plan says")
@@ -111,13 +112,17 @@ def _cause(plan: PlanRecord | None, pod: PlacedPod) -> str:
     return f"pod {pod.name} can only start on node {pod.node}, and there is {where} for it there: delete the pod"
 
 
-def _is_stuck(pod: PlacedPod, found: Assignment) -> bool:
-    """Return whether a scheduler tried to bind a pod to its place, and could not."""
-    return bool(pod.facts.unbound) and pod.facts.uid in found.held
+def _stuck_cause(plan: PlanRecord | None, pod: PlacedPod) -> str:
+    """Return why a scheduler cannot bind a pod, and the next step.
 
-
-def _stuck_cause(pod: PlacedPod) -> str:
+    A pod to which GKM gave no node has node affinity that its user wrote, or was released without a plan.
+    """
     cause = pod.facts.unbound.rstrip(".")
-    again = f"annotate the Run with {REPLAN_ANNOTATION}=<any new value>, and delete the pod"
-    what = f"pod {pod.name} has its place on node {pod.node}, and does not start there ({cause})"
-    return f"{what}. If it lasts: cordon the node, unless other pods use its GPUs; {again}"
+    again = f"annotate the Run with {REPLAN_ANNOTATION}=<any new value>"
+    if pod.node:
+        what = f"pod {pod.name} has its place on node {pod.node}, and does not start there ({cause})"
+        return f"{what}. If it lasts: cordon the node, unless other pods use its GPUs; {again}, and delete the pod"
+    what = f"pod {pod.name} has no gate and no node, and its scheduler finds none ({cause}). If it lasts: "
+    if plan is None:
+        return f"{what}remove the cause"
+    return f"{what}remove the cause, or {again}, and write the nodes of the new plan into the workload"

@@ -151,6 +151,28 @@ def test_a_pod_that_its_scheduler_cannot_bind_to_its_place_is_reported_with_the_
     assert report.reason == "PodsDiverged"
 
 
+NEW_PLAN = "annotate the Run with gkm.io/plan-again=<any new value>, and write the nodes of the new plan into"
+
+
+@pytest.mark.parametrize(
+    ("has_plan", "advice"),
+    [(True, f"remove the cause, or {NEW_PLAN} the workload"), (False, "remove the cause")],
+)
+def test_a_pod_with_affinity_that_its_scheduler_cannot_bind_is_reported_with_the_cause(
+    advice: str, *, has_plan: bool
+) -> None:
+    full = "0/6 nodes are available: 1 Insufficient nvidia.com/gpu."
+    by_affinity = gated("p1", 1, gated_=False, unbound=full)
+    plan = plan_of(group(0, "a", "b")) if has_plan else None
+    report = decide(plan, [gated("p0", 0), by_affinity], WAIT, str, NOW).report
+    assert report is not None
+    assert (report.counts, report.reason) == (RunPods(waiting=2), "PodsUnschedulable")
+    assert report.message == (
+        "pod p1 has no gate and no node, and its scheduler finds none (0/6 nodes are available: 1 Insufficient "
+        f"nvidia.com/gpu). If it lasts: {advice}"
+    )
+
+
 def test_a_pod_that_can_only_start_on_a_lost_node_is_reported_with_what_to_do() -> None:
     pod = gated("p0", 0, node="lost", gated_=False, hostname="lost")
     report = decide(plan_of(group(0, "a")), [pod], WAIT, str, NOW).report
