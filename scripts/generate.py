@@ -22,7 +22,6 @@ import msgspec
 import partners_reference
 import runtime_reference
 import yaml
-from gkm.api import task_group_rights
 from gkm.api.config import Config
 from gkm.api.crds import definitions
 from gkm.api.task_group_settings import TaskGroups
@@ -36,7 +35,6 @@ VERSION_MODULE = '''"""Generated from pyproject.toml by `make generate`: importl
 
 VERSION = "{}"
 '''
-RIGHTS_HEADER = HEADER + "# For another taskGroups.allowedKinds, `gkm template rights` prints what to apply instead.\n"
 
 
 def generated() -> dict[Path, str]:
@@ -63,8 +61,8 @@ def _versions() -> dict[Path, str]:
 
 
 def _kinds() -> str:
-    """Return the rights of the controllers on the kinds that templates may create by default."""
-    return RIGHTS_HEADER + yaml.safe_dump_all(task_group_rights.manifests(TaskGroups()), sort_keys=False, width=120)
+    """Return the kinds that templates may create by default."""
+    return HEADER + yaml.safe_dump(msgspec.to_builtins(TaskGroups().allowed_kinds), sort_keys=False, width=120)
 
 
 def _values_schema() -> str:

@@ -30,8 +30,8 @@ installed, also with the switch off: it scales, protects and releases them. In a
         "task-groups",
         """\
 Group templates: Kubernetes objects that live exactly as long as a group of tasks (docs/features/group-templates.md).
-Set taskGroups.enabled in the ConfigMap gkm-config too. For another taskGroups.allowedKinds than the default one, apply
-what `gkm template rights` prints. Name this component after `domains`. In a kustomization of your own:""",
+Set taskGroups.enabled in the ConfigMap gkm-config too. For another taskGroups.allowedKinds than the default one, name
+what `gkm template rights` prints in `patches`. Name this component after `domains`. In a kustomization of your own:""",
         {"features": {"taskGroups": True}},
     ),
     Component(

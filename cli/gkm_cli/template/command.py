@@ -29,7 +29,7 @@ def import_(options: ImportOptions) -> None:
     print_imported(options)
 
 
-@app.command(cls=PlainCommand, epilog=f"Example: {PROGRAM} template rights --config config.yaml | kubectl apply -f -")
+@app.command(cls=PlainCommand, epilog=f"Example: {PROGRAM} template rights --config config.yaml > rights.yaml")
 def rights(config: ConfigOption = None) -> None:
     """Print the roles of GKM for the kinds in taskGroups.allowedKinds."""
     from gkm.api.task_group_rights import manifests  # noqa: PLC0415 -- as above

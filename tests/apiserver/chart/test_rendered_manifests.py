@@ -9,9 +9,10 @@ from gkm.api import config
 from gkm.api.cliques import NO_CLIQUE, PLACEHOLDERS
 from gkm.api.features import Feature
 from gkm.api.task_group_rights import manifests
-from gkm.api.task_group_settings import TaskGroups
+from gkm.api.task_group_settings import AllowedKind, TaskGroups
 from gkm.api.topology_settings import TopologyLabels
 from support.chart.deploy_files import ROOT, rendered
+from support.chart.helm import render
 from support.operator.command_line import called
 from support.operator.deployment import manifests as base
 from support.peers import require
@@ -104,6 +105,26 @@ def test_the_component_ships_the_rights_of_the_default_list() -> None:
         [{"kind": "ServiceAccount", "name": name, "namespace": "gkm-system"}]
         for name in ("gkm-controllers", "gkm-admission")
     ]
+
+
+KINDS: dict[str, list[dict[str, str]]] = {
+    "plurals": [
+        {"kind": "NetworkPolicy", "group": "networking.k8s.io"},
+        {"kind": "Ingress", "group": "networking.k8s.io"},
+        {"kind": "Secret"},
+        {"kind": "ConfigMap"},
+        {"kind": "Secret"},
+        {"kind": "Thing", "group": "a.test", "resource": "thingies"},
+    ],
+    "none": [],
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_chart_grants_the_rights_of_the_list_in_its_values(name: str) -> None:
+    values = {"features": {"taskGroups": True}, "config": {"taskGroups": {"allowedKinds": KINDS[name]}}}
+    found = [each.value for each in render(values) if each.source == "task-groups/kinds.yaml"]
+    assert found == manifests(TaskGroups(allowed_kinds=[AllowedKind(**kind) for kind in KINDS[name]]))
 
 
 def test_the_admission_policy_has_the_same_placeholders_and_keys() -> None:

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import yaml
+from gkm.api.task_group_rights import manifests
+from gkm.api.task_group_settings import AllowedKind, TaskGroups
 from kustomizations.directories import COMPONENTS, OVERLAYS
 from kustomizations.rendering import Component, Overlay, merged
 from support.chart.deploy_files import rendered
@@ -59,6 +62,17 @@ def test_the_base_with_one_component_is_the_chart_with_its_values(
     names = [*component.needs, component.name]
     values = merged(each.values for each in COMPONENTS if each.name in names)
     assert build(overlay(tmp_path, names), command) == of_chart(render(values))
+
+
+def test_a_patch_gives_the_rights_of_another_list_of_kinds(tmp_path: Path, command: Sequence[str]) -> None:
+    directory = overlay(tmp_path, ["task-groups"])
+    rights = manifests(TaskGroups(allowed_kinds=[AllowedKind("Secret")]))
+    (directory / "rights.yaml").write_text(yaml.safe_dump_all(rights), encoding="utf-8")
+    with (directory / "kustomization.yaml").open("a", encoding="utf-8") as file:
+        file.write("patches: [{path: rights.yaml}]\n")
+    built = build(directory, command)
+    found = [built[each["kind"], each["metadata"].get("namespace", ""), each["metadata"]["name"]] for each in rights]
+    assert found == rights
 
 
 @pytest.mark.parametrize("each", OVERLAYS, ids=lambda each: each.name)

@@ -277,3 +277,28 @@ or version: the controllers would end at their start.
 - --webhook-configuration=mutating/gkm-pod-gates
 {{- end }}
 {{- end }}
+
+{{/* The plural name of an allowed kind (gkm.api.task_group_settings.AllowedKind.plural). */}}
+{{- define "gkm.plural" -}}
+{{- $word := lower .kind }}
+{{- if .resource }}{{ .resource }}
+{{- else if hasSuffix "s" $word }}{{ $word }}es
+{{- else if hasSuffix "y" $word }}{{ trimSuffix "y" $word }}ies
+{{- else }}{{ $word }}s
+{{- end }}
+{{- end }}
+
+{{/* The rules of a role, one for each API group: (list RESOURCES VERB...). */}}
+{{- define "gkm.kindRules" -}}
+{{- with index . 0 }}
+{{- $verbs := rest $ -}}
+rules:
+  {{- range $group, $resources := . }}
+  - apiGroups: [{{ quote $group }}]
+    resources: {{ toJson $resources }}
+    verbs: {{ toJson $verbs }}
+  {{- end }}
+{{- else -}}
+rules: []
+{{- end }}
+{{- end }}
