@@ -48,9 +48,10 @@ class TaskGroupsBlocked(RuntimeError):
 
 
 class TaskGroupsController(Controller):
-    """The controller of TaskGroups. It runs if `taskGroups.enabled`, and rebuilds all state from lists.
+    """The controller of TaskGroups. It rebuilds all state from lists.
 
-    `start_watch` starts the watch of a kind of objects.
+    Without `taskGroups.enabled`, it only ends TaskGroups that are being deleted: their finalizer holds their namespaces
+    too. `start_watch` starts the watch of a kind of objects.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class TaskGroupsController(Controller):
         now: Callable[[], str] = timestamp,
         start_watch: Callable[[Reflector[WatchedObject]], None] = Reflector.start,
     ) -> None:
-        super().__init__(NAME, enabled=config.task_groups.enabled)
+        super().__init__(NAME)
         self._api = api
         self._settings = config.task_groups
         self._backoff = backoff
@@ -104,20 +105,31 @@ class TaskGroupsController(Controller):
         """
         ours: tuple[Resource[Any], ...] = (GROUPTEMPLATES, POOLS, TASKGROUPS) if self._settings.enabled else ()
         for resource in ours:
-            try:
-                next(iter(self._api.list_pages(resource, limit=1)))
-            except ApiError as error:
-                if error.status in _ADMINISTRATOR_MUST_ACT:
-                    raise TaskGroupsBlocked(
-                        f"the controllers cannot start, taskGroups.enabled is true and {resource.plural} "
-                        f"cannot be listed ({error.message}): apply crds/, and {install(Feature.TASK_GROUPS)}; "
-                        "or switch it off in gkm-config"
-                    ) from error
+            if (error := self._refusal(resource)) is not None:
+                raise TaskGroupsBlocked(
+                    f"the controllers cannot start, taskGroups.enabled is true and {resource.plural} "
+                    f"cannot be listed ({error.message}): apply crds/, and {install(Feature.TASK_GROUPS)}; "
+                    "or switch it off in gkm-config"
+                ) from error
+
+    def _refusal(self, resource: Resource[Any]) -> ApiError | None:
+        """Return why a kind cannot be listed until an administrator acts; None if it can be listed."""
+        try:
+            next(iter(self._api.list_pages(resource, limit=1)))
+        except ApiError as error:
+            if error.status not in _ADMINISTRATOR_MUST_ACT:
                 raise
+            return error
+        return None
 
     def run(self) -> None:
         """Start the watches and wait for complete lists, then start the queues."""
-        self.watches.start(*self.watcher.watches)
+        if self._settings.enabled:
+            self.watches.start(*self.watcher.watches)
+        elif self.attempt(lambda: self._refusal(TASKGROUPS) is None, self._backoff):
+            self.watches.start(self.watcher.groups)
+        else:
+            return  # the feature is not installed, or the process stops
         if self.attempt(self.kinds.load, self._backoff) is None:
             return
         self.kinds.queue.start()
@@ -137,6 +149,9 @@ class TaskGroupsController(Controller):
         Raises:
             ApiError, Retry: a request failed.
         """
+        group = self.watcher.group(key)
+        if not self._settings.enabled and (group is None or group.metadata.deletion_timestamp is None):
+            return None
         return self._reconciler.reconcile(key)
 
     def _group_changed(self, key: Key) -> None:

@@ -11,7 +11,7 @@ from gkm.api.definition_origin import MIGRATION, DefinitionOrigin, compare
 from gkm.api.features import Feature, install
 from gkm.api.grammar import count_of
 from gkm.api.installation import NEEDED_KINDS
-from gkm.kube.resources import Json
+from gkm.kube.resources import TASKGROUPS, Json
 
 from gkm_cli.doctor.findings import Finding, Severity, named, some
 from gkm_cli.doctor.installation.observed import InstallationFacts, Objects, problem
@@ -68,13 +68,27 @@ def _differences(definitions: Objects, origin: DefinitionOrigin) -> Iterator[tup
 
 
 def inactive(observed: InstallationFacts) -> Iterator[Finding]:
-    """Yield the kinds with objects that no controller reads, because taskGroups.enabled is off."""
+    """Yield the kinds with objects that no controller reads, because taskGroups.enabled is off.
+
+    TaskGroups that are being deleted are read, if the controllers have the rights.
+    """
     if not isinstance(observed.config, Config) or observed.config.task_groups.enabled:
         return
     found: dict[str, list[str]] = {}
+    held: list[str] = []
     for kind, each in observed.group_objects:
         where = f"{each.metadata.namespace}/" if each.metadata.namespace else ""
-        found.setdefault(kind, []).append(f"{where}{each.metadata.name}")
+        deleted = kind == TASKGROUPS.kind and each.metadata.deletion_timestamp is not None
+        (held if deleted else found.setdefault(kind, [])).append(f"{where}{each.metadata.name}")
+    if held:
+        yield Finding(
+            Severity.PROBLEM,
+            named(TASKGROUPS.kind, "", min(held)),
+            f"{count_of(len(held), TASKGROUPS.kind)} cannot be deleted yet: {some(held)}",
+            "the controllers remove their objects and finalizer, also while taskGroups.enabled is off, but need the "
+            "rights of the feature",
+            f"{install(Feature.TASK_GROUPS)}, until they are gone",
+        )
     for kind, names in sorted(found.items()):
         yield Finding(
             _SEVERITIES.get(kind, Severity.WARNING),

@@ -40,15 +40,16 @@ class _LabeledMetadata(Struct, frozen=True):
     annotations: dict[str, str] = field(default_factory=dict)
 
 
-class _Name(Struct, frozen=True):
+class _GroupMetadata(Struct, frozen=True, rename="camel"):
     name: str
     namespace: str = ""
+    deletion_timestamp: str | None = None
 
 
 class GroupObject(Struct, frozen=True):
     """The metadata of a GroupTemplate, Pool or TaskGroup."""
 
-    metadata: _Name
+    metadata: _GroupMetadata
 
 
 class _Phase(Struct, frozen=True):

@@ -43,6 +43,16 @@ def test_one_finding_counts_all_objects_of_a_kind() -> None:
     assert found.detail.startswith("GKM ignores 9 TaskGroups: team/g0, team/g1")
 
 
+def test_deleted_groups_wait_for_the_rights_and_not_for_the_switch() -> None:
+    metadata = {"name": "old", "namespace": "team", "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    deleted = "TaskGroup", convert({"metadata": metadata}, GroupObject)
+    held, idle = kinds.inactive(observed(config_map=OFF, group_objects=(GROUP, deleted)))
+    assert (held.severity.value, held.object, idle.object) == ("problem", "TaskGroup team/old", "TaskGroup team/train")
+    assert held.detail == "1 TaskGroup cannot be deleted yet: team/old"
+    assert held.hint.startswith("set features.taskGroups=true")
+    assert "taskGroups.enabled to true" not in held.hint
+
+
 @pytest.mark.parametrize("config", [ON, config_map({"unknown": 1}), None])
 def test_with_the_switch_and_without_a_readable_configuration_there_is_no_finding(config: Json | None) -> None:
     assert list(kinds.inactive(observed(config_map=config, group_objects=(POOL, GROUP)))) == []

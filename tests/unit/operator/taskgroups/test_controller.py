@@ -180,14 +180,33 @@ def _phase(world: World, name: str) -> str:
     return str(world.api.get(GROUPS, name, "slow").get("status", {}).get("phase"))
 
 
-def test_it_does_nothing_unless_it_is_switched_on(world: World) -> None:
-    controller = new(world, Config())
-    before = len(world.api.calls)
+def test_without_the_switch_only_deleted_groups_end(world: World, controller: TaskGroupsController) -> None:
+    controller.work()
+    world.group("kept")
+    world.group("deleted")
+    until(lambda: world.phase("kept") == world.phase("deleted") == "Running", "the groups to run")
+    controller.close()
+    world.group("new")
+    off = new(world, Config())
+    off.check()
+    off.work()
+    world.delete("deleted")
+    until(lambda: world.groups() == ["kept", "new"], "the deleted group to go")
+    off.close()
+    assert (world.phase("kept"), world.status("new")) == ("Running", {})
+    assert len(world.objects()) == len(FIVE)
+    world.check()
+
+
+@pytest.mark.parametrize("status", [403, 404])
+def test_without_the_switch_and_the_rights_it_ends_after_one_request(world: World, status: int) -> None:
+    world.api.fault = lambda _verb, _plural: ApiError(status, "", "no list of it")
+    controller, before = new(world, Config()), len(world.api.calls)
     controller.check()
     controller.work()
+    controller._thread.join(scaled(60))
+    assert len(world.api.calls) == before + 1
     controller.close()
-    assert len(world.api.calls) == before
-    assert not controller._thread.is_alive()
 
 
 @pytest.mark.parametrize("status", [403, 404])
