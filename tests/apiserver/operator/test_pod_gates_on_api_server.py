@@ -34,7 +34,7 @@ def admission(gkm_cluster: Cluster, tmp_path: Path) -> Iterator[AdmissionSite]:
         gkm_cluster.apply(documents)
         stack.callback(gkm_cluster.objects.delete_named, "mutatingwebhookconfiguration", "gkm-pod-gates")
         made.directory.mkdir()
-        made.serve({}, "gkm-pod-gates", "--pod-gates=on", ("mutating",))
+        made.serve({"packing": {"podGates": True}}, "gkm-pod-gates", "--pod-gates=on", ("mutating",))
         yield made
 
 

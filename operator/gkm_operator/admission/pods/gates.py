@@ -1,11 +1,12 @@
 """Add a scheduling gate to pods of a Run that request GPUs, so that they wait for the Run's plan. Pure.
 
-Must never refuse a pod. A pod that says itself on which node it starts gets no gate.
+Without `packing.podGates` no controller removes a gate, so none is added. Must never refuse a pod. A pod that says
+itself on which node it starts gets no gate.
 """
 
 from typing import Annotated
 
-from gkm.api.network_settings import Network
+from gkm.api.config import Config
 from gkm.api.pod_specs import PodSpec
 from gkm.api.runs import GATE, RUN_LABEL
 from msgspec import Meta, Struct
@@ -59,15 +60,16 @@ class GatedPod(Struct, frozen=True):
 
 
 class GateReview:
-    """Adds a scheduling gate to pods of a Run. `settings` name the GPU resources; a pod with any claim may use GPUs."""
+    """Adds a scheduling gate to pods of a Run if `packing.podGates`. A pod with any claim may use GPUs."""
 
-    def __init__(self, settings: Network) -> None:
-        self._gpus = GPURequests(settings)
+    def __init__(self, config: Config) -> None:
+        self._enabled = config.packing.pod_gates
+        self._gpus = GPURequests(config.network)
 
     def decide(self, request: DomainRequest[GatedPod]) -> ReviewResponse:
         """Return the admission response for a pod: it always admits, with a patch if the pod must wait for a plan."""
         spec, labels = request.object.spec, request.object.metadata.labels or {}
-        if request.operation != "CREATE" or not labels.get(RUN_LABEL) or spec.names_nodes:
+        if not self._enabled or request.operation != "CREATE" or not labels.get(RUN_LABEL) or spec.names_nodes:
             return ADMITTED
         gates = spec.scheduling_gates
         if any(gate.name == GATE for gate in gates or ()) or not (spec.claims or self._gpus.any(spec)):

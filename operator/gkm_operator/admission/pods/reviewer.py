@@ -45,7 +45,7 @@ def gate_reviewers(view: ClusterView, config: Config, budget: ByteBudget) -> Map
 
     It needs no watch, because the controllers know the plans.
     """
-    decision = GateReview(config.network)
+    decision = GateReview(config)
     return {GATES_PATH: WorkloadReviewer("", "Pod", GatedPod, lambda _view: decision, view, budget, lenient=True)}
 
 
