@@ -1,23 +1,26 @@
 """`gkm-operator --check-config`: find the errors of a configuration before its rollout.
 
 Reads the file as processes read it, or the ConfigMap that contains it. Beyond the checks that every process makes at
-its start (gkm.api.config), it opens the named files and finds globs that match no image. Absolute paths that do not
-exist on this machine may exist in the pods: they are listed, and not reported as errors.
+its start (gkm.api.config), it opens the named files and finds globs that match no image. Pods have the keys of the
+ConfigMap as files below MOUNT, and no others there. Other absolute paths that do not exist on this machine may exist in
+the pods: they are listed, and not reported as errors.
 """
 
 import re
 import ssl
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 import msgspec
 from gkm.api import config, documents
 from gkm.api.config import Config, ConfigInvalid
-from gkm.api.errors import GKMError
+from gkm.api.errors import GKMError, Reason
+from gkm.api.installation import MOUNT
 from gkm.api.policies import is_pem
 from gkm.images.reference import Reference
-from gkm.images.signatures import trust_material
+from gkm.images.signatures import keys, trust_material
 from gkm.topology.labels import known_keys
 
 KEY = "config.yaml"
@@ -42,49 +45,48 @@ def check(path: Path | None) -> CheckReport:
         ConfigInvalid: the file is no valid configuration.
     """
     where = f"configuration {path}"
-    loaded = config.parse(_unwrapped(config.read_file(path, where), where), where) if path else Config()
-    files = _Files()
-    problems = [*_policies(loaded, files), *_registries(loaded, files), *_topology(loaded)]
+    text, held = _unwrapped(config.read_file(path, where), where) if path else ("", None)
+    loaded = config.parse(text, where) if path else Config()
+    files = _Files(held)
+    problems = [*_policies(loaded, files), *_registries(loaded, files), *_captures(loaded, files), *_topology(loaded)]
     return CheckReport([f"{where}: {problem}" for problem in problems], tuple(files.absent))
 
 
-def _unwrapped(text: bytes, where: str) -> str | bytes:
-    """Return the configuration in a ConfigMap; return any other text unchanged."""
+def _unwrapped(text: bytes, where: str) -> tuple[str | bytes, Mapping[str, object] | None]:
+    """Return the configuration in a ConfigMap with the ConfigMap's texts; return any other text unchanged with None."""
     try:
         document = documents.decode(text, dict[str, object], aliases=True)
     except (msgspec.ValidationError, documents.InvalidYAML):
-        return text  # parsing it as a configuration reports the error
+        return text, None  # parsing it as a configuration reports the error
     if document.get("kind") != "ConfigMap":
-        return text
+        return text, None
     data = document.get("data")
     found = data.get(KEY) if isinstance(data, dict) else None
-    if not isinstance(found, str):
+    if not isinstance(data, dict) or not isinstance(found, str):
         raise ConfigInvalid(f"{where}: the ConfigMap has no text `{KEY}` - at `$.data`")
-    return found
+    return found, data
 
 
 class _Files:
-    """Reads the files that a configuration names."""
+    """Reads the files that a configuration names: those of the ConfigMap, `held`, and those of this machine."""
 
-    def __init__(self) -> None:
+    def __init__(self, held: Mapping[str, object] | None) -> None:
         self.absent: dict[str, None] = {}
+        self._held = held
 
-    def trusted(self, value: str, read: Callable[[str], object], at: str) -> Iterator[str]:
-        """Yield the problems of a public key (PEM text, or a path) or of a trusted root, which `read` reads."""
-        if is_pem(value) or self._exists(value):
-            try:
-                read(value)
-            except GKMError as error:
-                yield f"{error.message} - at `{at}`; {error.hint}"
-
-    def authorities(self, path: str, at: str) -> Iterator[str]:
-        """Yield the problems of a file of certificate authorities."""
-        if self._exists(path):
-            try:
-                ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
-            except (OSError, ValueError) as error:
-                reason = getattr(error, "strerror", None) or error
-                yield f"{path[:200]!r} holds no certificate authorities in PEM: {reason} - at `{at}`"
+    def check(self, value: str, read: Callable[[str], object], at: str) -> Iterator[str]:
+        """Yield the problems of a file, or of a public key as PEM text, that `read` reads."""
+        name = value.removeprefix(MOUNT)
+        if self._held is not None and name != value and "/" not in name:
+            if isinstance(text := self._held.get(name), str):
+                with NamedTemporaryFile(prefix="gkm-") as copy:
+                    copy.write(text.encode("utf-8", "replace"))
+                    copy.flush()
+                    yield from _problems(copy.name, read, value, at)
+            else:
+                yield f"the ConfigMap has no text {name[:80]!r} - at `{at}`; add the file: configFiles of the chart"
+        elif is_pem(value) or self._exists(value):
+            yield from _problems(value, read, value, at)
 
     def _exists(self, path: str) -> bool:
         try:
@@ -96,13 +98,44 @@ class _Files:
         return not absent
 
 
+def _problems(path: str, read: Callable[[str], object], value: str, at: str) -> Iterator[str]:
+    """Yield why a file cannot be used; messages name it as the configuration does, by `value`."""
+    try:
+        read(path)
+    except GKMError as error:
+        yield f"{error.message.replace(path, value)} - at `{at}`; {error.hint}"
+
+
+def _read_authorities(path: str) -> None:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise GKMError(
+            Reason.REGISTRY_UNAVAILABLE,
+            f"{path[:200]!r} holds no certificate authorities in PEM: {reason}",
+            "name such a file",
+        ) from error
+
+
+def _read_private_key(path: str) -> None:
+    """Read a private key without its password, which only the agent has."""
+    if b"PRIVATE KEY-----" not in keys.read_file(path, "private key", keys.MAX_KEY_BYTES):
+        raise GKMError(
+            Reason.SIGNATURE_INVALID, f"{path[:200]!r} is no PEM private key", "`gkm keygen` writes one to cosign.key"
+        )
+
+
 def _policies(loaded: Config, files: _Files) -> Iterator[str]:
     for number, policy in enumerate(loaded.verification.policies):
         at = f"$.verification.policies[{number}]"
         for index, key in enumerate(policy.keys):
-            yield from files.trusted(key, trust_material.key, f"{at}.keys[{index}]")
+            yield from files.check(key, trust_material.key, f"{at}.keys[{index}]")
         if policy.trusted_root:
-            yield from files.trusted(policy.trusted_root, trust_material.root, f"{at}.trustedRoot")
+            yield from files.check(policy.trusted_root, trust_material.root, f"{at}.trustedRoot")
+        for index, identity in enumerate(policy.identities):
+            if identity.ca_file:
+                yield from files.check(identity.ca_file, trust_material.authorities, f"{at}.identities[{index}].caFile")
         yield from _image_globs(policy.images, f"{at}.images")
         for index, glob in enumerate(policy.namespaces):
             if not _NAMESPACE_GLOB.fullmatch(glob):
@@ -117,7 +150,15 @@ def _registries(loaded: Config, files: _Files) -> Iterator[str]:
             if reason := _not_a_host(name):
                 yield f"{reason} - at `{at}`"
         if host_config.ca_file:
-            yield from files.authorities(host_config.ca_file, f"{at}.caFile")
+            yield from files.check(host_config.ca_file, _read_authorities, f"{at}.caFile")
+
+
+def _captures(loaded: Config, files: _Files) -> Iterator[str]:
+    signing = loaded.capture.signing
+    if signing.key_file:
+        yield from files.check(signing.key_file, _read_private_key, "$.capture.signing.keyFile")
+    if signing.trusted_root:
+        yield from files.check(signing.trusted_root, trust_material.root, "$.capture.signing.trustedRoot")
 
 
 def _topology(loaded: Config) -> Iterator[str]:

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 from gkm.api.config import Config, ConfigInvalid, Policy, Registries, Verification
 from gkm.api.errors import GKMError, Reason
-from gkm.api.installation import ADMISSION, AGENT, CONFIG_MAP, CONTROLLERS, CSI, NAMESPACE
+from gkm.api.installation import ADMISSION, AGENT, CONFIG_MAP, CONTROLLERS, CSI, MOUNT, NAMESPACE
 from gkm.images.reference import Reference
 from gkm.images.registries.registry import Registry
 from gkm.images.signatures.verify import Verdict, Verifier, covers
@@ -32,7 +32,6 @@ from gkm_cli.doctor.installation import (
     waiting,
     webhook,
 )
-from gkm_cli.doctor.installation.configuration import MOUNT
 from gkm_cli.doctor.installation.objects import InstalledPod
 from gkm_cli.doctor.installation.observation import InstallationCheck, observe
 from gkm_cli.doctor.runner import Check, ClusterReader

@@ -8,6 +8,8 @@ from typing import Any
 
 NAMESPACE = "gkm-system"
 CONFIG_MAP, CONFIG_KEY = "gkm-config", "config.yaml"
+MOUNT = "/etc/gkm/"
+"""The directory in which pods of GKM have the files of the ConfigMap."""
 DRIVER = "csi.gkm.io"
 ADMISSION_CA, ADMISSION_CA_KEY = "gkm-admission-ca", "ca.crt"
 """The name and the key of the ConfigMap in which the admission webhook publishes its certificate authorities."""

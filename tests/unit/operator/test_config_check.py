@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 from gkm.api.config import parse
+from gkm.images.signing.keys import PrivateKey, encrypted
 from support.operator.command_line import called
 from support.sigstore.key_signatures import SigningKey
 
@@ -66,6 +67,8 @@ def test_a_mistake_inside_a_configmap_is_found_and_a_configmap_without_ours_is_n
         ("{identities: [{issuer: i, subject: s}], trustedRoot: /dev/null}", ".trustedRoot", "/dev/null"),
         ("{identities: [{issuer: i, subjectRegExp: '('}], trustedRoot: /f}", ".identities[0]", "no regular expression"),
         ("{image: [a.example], keys: [/k]}", "", "`images` may be meant"),
+        ("{identities: [{caFile: ca.crt, subject: s}]}", ".identities[0].caFile", "'ca.crt' cannot be read"),
+        ("{identities: [{caFile: /dev/null, subject: s}]}", ".identities[0].caFile", "no PEM certificates"),
         ("{keys: [/k], require: al}", ".require", "allowed is all or any or a number; `all` may be meant"),
         ("{keys: [/k], tlog: 'yes'}", ".tlog", "allowed is ignored or optional or required"),
         ("{keys: [/k], images: ['https://r.example/*']}", ".images[0]", "without a scheme"),
@@ -92,6 +95,42 @@ def test_all_errors_about_registries_are_reported(tmp_path: Path) -> None:
     )
     told = problems(tmp_path, text)
     assert [where in line for where, line in zip(("allow[0]", "https://a", "caFile"), told, strict=True)] == [True] * 3
+
+
+@pytest.mark.parametrize(
+    ("signing", "where", "words"),
+    [
+        ("{keyFile: /dev/null}", "keyFile", "'/dev/null' is no PEM private key"),
+        ("{keyless: true, trustedRoot: /dev/null}", "trustedRoot", "/dev/null"),
+    ],
+)
+def test_the_files_that_sign_captures_are_read(tmp_path: Path, signing: str, where: str, words: str) -> None:
+    (said,) = problems(tmp_path, f"capture: {{signing: {signing}}}")
+    assert f"`$.capture.signing.{where}`" in said
+    assert words in said
+
+
+def test_a_private_key_is_accepted_without_its_password(tmp_path: Path) -> None:
+    key = tmp_path / "cosign.key"
+    key.write_bytes(encrypted(PrivateKey.new(), b"secret"))
+    said = problems(tmp_path, f"capture: {{signing: {{keyFile: {key}}}}}")
+    assert said == ["gkm-operator: the configuration is good"]
+
+
+def in_configmap(text: str, files: dict[str, str]) -> str:
+    return yaml.safe_dump({"apiVersion": "v1", "kind": "ConfigMap", "data": {"config.yaml": text} | files})
+
+
+def test_files_of_the_configmap_are_read_and_missing_ones_are_mistakes(tmp_path: Path) -> None:
+    text = """
+        verification: {policies: [{keys: [/etc/gkm/good.pub, /etc/gkm/bad.pub, /etc/gkm/none.pub, /etc/gkm/more/k]}]}
+        registries: {hosts: {r.example: {caFile: /etc/gkm/ca.crt}}}
+        """
+    files = {"good.pub": SigningKey().public_pem.decode(), "bad.pub": "no key"}
+    bad, none, authority = problems(tmp_path, in_configmap(text, files))
+    assert "public key '/etc/gkm/bad.pub' is no PEM public key - at `$.verification.policies[0].keys[1]`" in bad
+    assert "the ConfigMap has no text 'none.pub' - at `$.verification.policies[0].keys[2]`" in none
+    assert "the ConfigMap has no text 'ca.crt' - at `$.registries.hosts['r.example'].caFile`" in authority
 
 
 def test_possible_globs_and_keys_are_accepted(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from gkm.api.config import Config, ConfigInvalid
 from gkm.api.errors import GKMError
 from gkm.api.features import INSTALL, Feature, install
-from gkm.api.installation import CONFIG_MAP, NAMESPACE
+from gkm.api.installation import CONFIG_MAP, MOUNT, NAMESPACE
 from gkm.api.policies import is_pem
 from gkm.images.signatures import keys
 
@@ -13,8 +13,6 @@ from gkm_cli.doctor.findings import Finding, Severity, command, named, text_at
 from gkm_cli.doctor.installation.observed import InstallationFacts, problem
 
 _OBJECT = named("ConfigMap", NAMESPACE, CONFIG_MAP)
-MOUNT = "/etc/gkm/"
-"""Where pods of GKM have the files of the ConfigMap."""
 
 
 def invalid(observed: InstallationFacts) -> Iterator[Finding]:
