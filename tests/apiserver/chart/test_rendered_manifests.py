@@ -1,20 +1,25 @@
 """The rendered manifests agree with the code: configuration, rights, names, limits and the policy about labels."""
 
-from collections.abc import Iterator
+import copy
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from gkm.api import config
+from gkm.api import config, crds
 from gkm.api.cliques import NO_CLIQUE, PLACEHOLDERS
+from gkm.api.definition_origin import compare
 from gkm.api.features import Feature
 from gkm.api.task_group_rights import manifests
 from gkm.api.task_group_settings import AllowedKind, TaskGroups
 from gkm.api.topology_settings import TopologyLabels
 from support.chart.deploy_files import ROOT, rendered
-from support.chart.helm import render
+from support.chart.helm import CHART, helm, render
 from support.operator.command_line import called
 from support.operator.deployment import manifests as base
+from support.operator.upstream import upstream
 from support.peers import require
 
 COMMANDS = ("admission", "controllers")
@@ -125,6 +130,41 @@ def test_the_chart_grants_the_rights_of_the_list_in_its_values(name: str) -> Non
     values = {"features": {"taskGroups": True}, "config": {"taskGroups": {"allowedKinds": KINDS[name]}}}
     found = [each.value for each in render(values) if each.source == "task-groups/kinds.yaml"]
     assert found == manifests(TaskGroups(allowed_kinds=[AllowedKind(**kind) for kind in KINDS[name]]))
+
+
+def older(change: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
+    """Return our GKMCache with a changed schema of its status."""
+    found = copy.deepcopy(crds.definitions()["gkm.io_gkmcaches.yaml"])
+    change(found["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"])
+    return found
+
+
+OLDER = {
+    "same": older(lambda _status: None),
+    "no field": older(lambda status: status.pop("ready")),
+    "no inner field": older(lambda status: status["conditions"]["items"]["properties"].pop("reason")),
+    "no items": older(lambda status: status["conditions"].pop("items")),
+    "another type": older(lambda status: status["conditions"].update(type="object")),
+    "no value": older(lambda status: status["conditions"]["items"]["properties"]["status"].update(enum=["True"])),
+    "required": older(lambda status: status["conditions"]["items"]["required"].append("observedGeneration")),
+    "anything": older(lambda status: status["conditions"].update({"x-kubernetes-preserve-unknown-fields": True})),
+    "upstream": upstream(),
+}
+
+
+@pytest.mark.parametrize("name", OLDER)
+def test_helm_finds_what_a_kind_lacks_as_the_controllers_do(tmp_path: Path, name: str) -> None:
+    ours, theirs = crds.definitions()["gkm.io_gkmcaches.yaml"], OLDER[name]
+    schemas = [each["spec"]["versions"][0]["schema"]["openAPIV3Schema"] for each in (ours, theirs)]
+    (tmp_path / "templates").mkdir()
+    shutil.copy(CHART / "templates" / "_helpers.tpl", tmp_path / "templates")
+    (tmp_path / "Chart.yaml").write_text("{apiVersion: v2, name: x, version: 0.0.0}")
+    (tmp_path / "templates" / "lacking.yaml").write_text(
+        'lacking: {{ include "gkm.lacking" (list .Values.ours .Values.theirs "") | quote }}'
+    )
+    printed = helm("template", "x", tmp_path, values=dict(zip(("ours", "theirs"), schemas, strict=True)))
+    lacking = yaml.load(printed, yaml.CSafeLoader)["lacking"].split("\n")
+    assert sorted(filter(None, lacking)) == sorted(compare(ours, theirs).lacking)
 
 
 def test_the_admission_policy_has_the_same_placeholders_and_keys() -> None:

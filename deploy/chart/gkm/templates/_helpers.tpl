@@ -212,6 +212,53 @@ labels:
 {{- end }}
 
 {{/*
+The fields of one schema that another one lacks, one a line, as gkm.api.definition_origin compares them:
+(list SCHEMA OTHER PATH).
+*/}}
+{{- define "gkm.lacking" -}}
+{{- $ours := index . 0 }}
+{{- $theirs := index . 1 }}
+{{- $path := index . 2 }}
+{{- $any := "x-kubernetes-preserve-unknown-fields" }}
+{{- $typed := eq (toString $ours.type) (toString $theirs.type) }}
+{{- if and (index $theirs $any) (or $typed (not $theirs.type)) }}
+{{- else if not $typed }}
+{{ $path | default "." }}
+{{- else if index $ours $any }}
+{{ $path }}.*
+{{- else }}
+{{- if and $theirs.enum (not $ours.enum) }}
+{{ $path }}=*
+{{- end }}
+{{- range $ours.enum }}
+{{- if and $theirs.enum (not (has . $theirs.enum)) }}
+{{ $path }}={{ . }}
+{{- end }}
+{{- end }}
+{{- range $theirs.required }}
+{{- if and (hasKey ($ours.properties | default dict) .) (not (has . ($ours.required | default list))) }}
+{{ printf "%s.%s (optional)" $path . | trimPrefix "." }}
+{{- end }}
+{{- end }}
+{{- range $name, $schema := $ours.properties }}
+{{- $inner := printf "%s.%s" $path $name | trimPrefix "." }}
+{{- $there := index ($theirs.properties | default dict) $name }}
+{{- if kindIs "map" $there }}
+{{- include "gkm.lacking" (list $schema $there $inner) }}
+{{- else }}
+{{ $inner }}
+{{- end }}
+{{- end }}
+{{- range $inside, $sign := dict "items" "[]" "additionalProperties" ".*" }}
+{{- $schema := index $ours $inside }}
+{{- if kindIs "map" $schema }}
+{{- include "gkm.lacking" (list $schema (index $theirs $inside | default dict) (print $path $sign)) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/*
 Helm installs kinds once and never changes them. Where it asks a cluster, refuse to go on with those of another product
 or version: the controllers would end at their start.
 */}}
@@ -226,22 +273,17 @@ or version: the controllers would end at their start.
 {{- if eq (dig "metadata" "labels" "app.kubernetes.io/part-of" "" $there) "gkm" }}
 {{- $action = printf "It is of an earlier version: %s" $apply }}
 {{- end }}
-{{- $properties := dict }}
+{{- $schema := dict }}
 {{- range $there.spec.versions }}
 {{- if eq .name (first $ours.spec.versions).name }}
-{{- $properties = ((.schema | default dict).openAPIV3Schema | default dict).properties | default dict }}
+{{- $schema = (.schema | default dict).openAPIV3Schema | default dict }}
 {{- end }}
 {{- end }}
-{{- $missing := list }}
-{{- range $part, $schema := pick (first $ours.spec.versions).schema.openAPIV3Schema.properties "spec" "status" }}
-{{- range $field, $_ := $schema.properties }}
-{{- if not (hasKey ((index $properties $part | default dict).properties | default dict) $field) }}
-{{- $missing = append $missing (printf "%s.%s" $part $field) }}
-{{- end }}
-{{- end }}
-{{- end }}
+{{- $missing := include "gkm.lacking" (list (first $ours.spec.versions).schema.openAPIV3Schema $schema "") | trim | splitList "\n" | compact }}
 {{- if $missing }}
-{{- fail (printf "CustomResourceDefinition %s is not that of this chart, it lacks %s. %s" $name (join ", " $missing) $action) }}
+{{- $more := "" }}
+{{- if gt (len $missing) 4 }}{{ $more = printf " and %d more" (sub (len $missing) 4) }}{{ end }}
+{{- fail (printf "CustomResourceDefinition %s is not that of this chart, it lacks %s%s. %s" $name (slice $missing 0 (min 4 (len $missing)) | join ", ") $more $action) }}
 {{- end }}
 {{- else if $.Release.IsUpgrade }}
 {{- if lookup "v1" "Namespace" "" "kube-system" }}
