@@ -91,7 +91,7 @@ COMMANDS = {
     "uninstall": LazyCommand(
         "gkm_cli.uninstall",
         "uninstall",
-        "Check whether GKM can be removed from a cluster; exit 3 while pods use its volumes. It makes no changes.",
+        "Check whether GKM can be removed from a cluster; exit 3 while pods need it. It makes no changes.",
         "{program} uninstall --check --context production",
     ),
     "version": LazyCommand(

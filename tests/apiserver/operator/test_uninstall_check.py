@@ -49,7 +49,11 @@ def test_a_person_gets_the_same_answer(cluster_with_node: Cluster) -> None:
     assert (used.returncode, used.stderr) == (3, "")
     assert used.stdout.startswith(f"1 pod uses volumes of GKM, which only its CSI driver can unmount: {SPACE}/first;")
     found = gkm("uninstall", *flags, "-o", "json")
-    assert json.loads(found.stdout) == {"ok": False, "pods": [{"namespace": SPACE, "name": "first"}]}
+    assert json.loads(found.stdout) == {
+        "ok": False,
+        "pods": [{"namespace": SPACE, "name": "first"}],
+        "gated": [],
+    }
 
     no_rights = cluster_with_node.kubeconfig_for("system:serviceaccount:gkm-system:gkm-csi")
     denied = gkm("uninstall", "--check", "--kubeconfig", no_rights)
@@ -78,6 +82,22 @@ def test_pods_with_our_volumes_on_a_node_stop_it_until_they_end(cluster_with_nod
     for name, phase in (("first", "Succeeded"), ("second", "Failed")):
         cluster.objects.merge("pod", name, {"status": {"phase": phase}}, SPACE, subresource="status")
     assert check(cluster)[0] == 0
+
+
+def test_pods_behind_the_gate_stop_it(cluster_with_node: Cluster) -> None:
+    cluster = cluster_with_node
+    gated, other = pod("gated", "other.example", node=""), pod("other", "other.example", node="")
+    gated["spec"]["schedulingGates"] = [{"name": "gkm.io/placement"}]
+    other["spec"]["schedulingGates"] = [{"name": "kueue.x-k8s.io/admission"}]
+    cluster.apply([gated, other])
+    code, printed = check(cluster)
+    assert code == 3
+    assert (
+        f"1 pod waits behind the scheduling gate gkm.io/placement, which only the controllers remove: {SPACE}/gated;"
+        in printed
+    )
+    found = gkm("uninstall", "--check", "--kubeconfig", cluster.kubeconfig, "-o", "json")
+    assert json.loads(found.stdout) == {"ok": False, "pods": [], "gated": [{"namespace": SPACE, "name": "gated"}]}
 
 
 def test_many_pods_are_counted_and_some_are_named(cluster_with_node: Cluster) -> None:
