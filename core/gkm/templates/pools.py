@@ -8,9 +8,9 @@ import re
 from collections.abc import Sequence
 from copy import deepcopy
 
-from gkm.api.task_groups import MAX_GROUP_BYTES, MAX_TEMPLATES
+from gkm.api.task_groups import MAX_GROUP_BYTES, MAX_TEMPLATE_BYTES, MAX_TEMPLATES
 from gkm.hoststate.names import quoted
-from gkm.templates.encoding import stored_bytes
+from gkm.templates.encoding import encoded, stored_bytes
 from gkm.templates.merge import merge_patch
 from gkm.templates.values import Json, NamedTemplate, TemplateInvalid, TooLarge, check_levels
 
@@ -43,7 +43,7 @@ def merged(templates: Sequence[NamedTemplate]) -> list[Json]:
 
     Raises:
         TemplateInvalid: a template has no identity, two name different versions of one object, or the result exceeds
-            MAX_TEMPLATES or MAX_GROUP_BYTES.
+            MAX_TEMPLATES, MAX_TEMPLATE_BYTES in an object or MAX_GROUP_BYTES.
     """
     objects: dict[Identity, Json] = {}
     first: dict[Identity, str] = {}
@@ -65,6 +65,8 @@ def merged(templates: Sequence[NamedTemplate]) -> list[Json]:
     result = list(objects.values())
     if len(result) > MAX_TEMPLATES:
         raise TemplateInvalid(f"the templates make {len(result)} objects; a group has at most {MAX_TEMPLATES}")
+    for (_, kind, name), each in objects.items():
+        encoded(each, MAX_TEMPLATE_BYTES, f"{quoted(kind)} {quoted(name)}: all fields together")
     size = stored_bytes(result, "all objects together")
     if size > MAX_GROUP_BYTES:  # the status of the pool has them
         raise TooLarge(

@@ -129,7 +129,7 @@ def test_the_limits_are_those_of_the_page() -> None:
     rows = dict(re.findall(r"^\| (\S.*?) \| (\S.*?) \|$", section("Limits"), re.MULTILINE))
     assert rows == {
         "templates of a pool, objects of a group": f"{task_groups.MAX_TEMPLATES}",
-        "a template, and the merged templates of an object when the pool is written": (
+        "a template, and the merged templates of an object": (
             f"{task_groups.MAX_TEMPLATE_BYTES >> 10} KiB as JSON, {values.MAX_LEVELS} levels"
         ),
         "a TaskGroup and all its objects": f"{task_groups.MAX_GROUP_BYTES >> 10} KiB as JSON, "

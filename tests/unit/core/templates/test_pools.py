@@ -4,7 +4,7 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from gkm.api.task_groups import MAX_GROUP_BYTES, MAX_TEMPLATES
+from gkm.api.task_groups import MAX_GROUP_BYTES, MAX_TEMPLATE_BYTES, MAX_TEMPLATES
 from gkm.templates.pools import MAX_NAME, identity, merged
 from gkm.templates.values import MAX_LEVELS, Json, NamedTemplate, TemplateInvalid
 from hypothesis import given
@@ -111,6 +111,13 @@ def test_more_bytes_than_a_group_may_have_are_refused() -> None:
     assert len(merged(named(*pool[:-1]))) == 7
     with pytest.raises(TemplateInvalid, match=str(MAX_GROUP_BYTES)):
         merged(named(*pool))
+
+
+def test_templates_that_merge_to_more_bytes_than_an_object_may_have_are_refused() -> None:
+    parts = [config_map("cm", data={key: "x" * (MAX_TEMPLATE_BYTES // 2)}) for key in ("a", "b")]
+    assert all(len(merged(named(part))) == 1 for part in parts)
+    with pytest.raises(TemplateInvalid, match=f"'ConfigMap' 'cm': .* the limit is {MAX_TEMPLATE_BYTES}"):
+        merged(named(*parts))
 
 
 @given(st.lists(TEMPLATES, max_size=4))

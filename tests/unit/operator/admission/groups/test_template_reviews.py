@@ -2,7 +2,7 @@
 
 import pytest
 from gkm.api.task_group_settings import AllowedKind, TaskGroups
-from gkm.api.task_groups import MAX_TEMPLATES
+from gkm.api.task_groups import MAX_TEMPLATE_BYTES, MAX_TEMPLATES
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import Resource
 from gkm.templates.rendering.process import RenderingProcess
@@ -177,6 +177,16 @@ def test_a_rule_may_be_false_for_the_sample(site: GroupTemplates) -> None:
 def test_only_a_job_tests_nvlink(site: GroupTemplates) -> None:
     found = site.write(template(nvlinkTest={"minBandwidthGBps": 100}))
     assert "spec.nvlinkTest needs a template of kind Job" in found.message
+
+
+def test_a_change_that_makes_an_object_of_a_pool_too_large_is_refused(site: GroupTemplates) -> None:
+    half = {"data": {"a": "x" * (MAX_TEMPLATE_BYTES // 2)}}
+    site.put(template("a", config_map() | half), template("b", config_map()), pool("nvlink-pool", "a", "b"))
+    larger = config_map() | {"data": {"b": "x" * (MAX_TEMPLATE_BYTES // 2)}}
+    found = site.write(template("b", larger), old=template("b", config_map()))
+    assert not found.allowed
+    assert "Pool 'nvlink-pool' would break" in found.message
+    assert f"the limit is {MAX_TEMPLATE_BYTES}" in found.message
 
 
 def test_a_change_that_breaks_a_pool_is_refused_with_its_name(site: GroupTemplates) -> None:
