@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from gkm.api.computedomains import CHANNEL_CLASS, ComputeDomain
 from gkm.api.domain_readiness import ReadyReason, parse_readiness
+from gkm.api.features import Feature, install
 from gkm.api.grove import GROUP
 from gkm.api.imex import DRIVER
 from gkm.api.meta import FALSE, TRUE
@@ -104,7 +105,8 @@ def _deletion_step(domain: ComputeDomain, *, set_exists: bool) -> tuple[str, str
     finalizers = domain.metadata.finalizers or ()
     if FINALIZER in finalizers:
         if domain.written_by_gkm:
-            return "GKM's controllers have not removed their finalizer", CHECK_CONTROLLERS
+            rights = f"they need the feature domains, also while its switch is off: {install(Feature.DOMAINS)}"
+            return "GKM's controllers have not removed their finalizer", f"{CHECK_CONTROLLERS}; {rights}"
         if set_exists:
             # Grove counts it as existing, and never creates it again.
             why = f"Grove's finalizer holds it: the pods of the PodCliqueSet {_set_name(domain)} have lost NVLink"

@@ -28,7 +28,7 @@ def node(name: str, uid: str) -> Json:
     [
         (SET_LABELS, [GROVE], [], "the PodCliqueSet llama is gone", "kubectl patch computedomain llama-0 -n team"),
         (SET_LABELS, [GROVE], [LLAMA], "the pods of the PodCliqueSet llama have lost NVLink", "restart these pods"),
-        (SET_LABELS | OURS, [GROVE, NVIDIA], [], "GKM's controllers have not removed", "that one leads"),
+        (SET_LABELS | OURS, [GROVE, NVIDIA], [], "GKM's controllers have not removed", "features.domains=true"),
         (SET_LABELS, [NVIDIA], [], "compute-domain-controller has not finished", "read its log"),
         ({}, ["example.com/other"], [], "not of Grove, GKM or NVIDIA", "let their owners remove them"),
         ({}, [], [], "not of Grove, GKM or NVIDIA", "let their owners remove them"),
