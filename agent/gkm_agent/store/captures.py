@@ -68,13 +68,15 @@ class CapturesInUse:
 def to_prune(captures: Iterable[CapturedVolume], bounds: Capture, now: float) -> list[str]:
     """Return the volumes whose captures exceed the limits of age, total size or number; the newest captures stay.
 
-    Pure.
+    Captures without content, such as records of failed copies, take the place of no other capture. Pure.
     """
     total = 0
     pruned = []
-    for number, capture in enumerate(sorted(captures, key=lambda capture: (-capture.since, capture.volume_id))):
+    ordered = sorted(captures, key=lambda capture: (capture.size <= 0, -capture.since, capture.volume_id))
+    for number, capture in enumerate(ordered):
         total += capture.size
-        if now - capture.since > bounds.retention or total > bounds.max_bytes or number >= MAX_CAPTURES:
+        too_large = capture.size > 0 and total > bounds.max_bytes
+        if now - capture.since > bounds.retention or too_large or number >= MAX_CAPTURES:
             pruned.append(capture.volume_id)
     return pruned
 

@@ -104,3 +104,14 @@ def test_a_capture_in_use_goes_with_a_later_sweep(layout: Layout) -> None:
 def test_captures_have_a_number_too() -> None:
     many = [CapturedVolume(f"csi-{number}", NOW - number, 1) for number in range(MAX_CAPTURES + 2)]
     assert to_prune(many, Capture(), NOW) == [f"csi-{MAX_CAPTURES}", f"csi-{MAX_CAPTURES + 1}"]
+
+
+def test_records_of_failed_copies_remove_no_captured_files() -> None:
+    files = [CapturedVolume(f"csi-{number}", NOW - DAY - number, 1) for number in range(MAX_CAPTURES - 1)]
+    failed = [CapturedVolume(f"failed-{number}", NOW - number, 0) for number in range(3)]
+    assert to_prune([*failed, *files], Capture(), NOW) == ["failed-1", "failed-2"]
+
+
+def test_a_record_of_a_failed_copy_stays_where_the_captured_files_are_too_large() -> None:
+    kept = [CapturedVolume("files", NOW, 2), CapturedVolume("failed", NOW - DAY, 0)]
+    assert to_prune(kept, Capture(max_bytes=1), NOW) == ["files"]
