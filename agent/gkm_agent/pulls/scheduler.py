@@ -149,6 +149,11 @@ class RetrySchedule:
         if attempt := self._attempts.get(ref):
             self._attempts[ref] = replace(attempt, next_try=self._clock())
 
+    def retry_all_now(self) -> None:
+        """Allow the next attempt for every cache at once."""
+        for ref in list(self._attempts):
+            self.retry_now(ref)
+
     def attempt_of(self, wanted: WantedCache) -> Attempt | None:
         """Return the last failed attempt for a cache, None if the cache object has changed since."""
         attempt = self._attempts.get(wanted.ref)

@@ -180,11 +180,14 @@ class Reconciler:
         return DesiredState(caches, complete, inventory, self._read_policy(), self._serve_revoked)
 
     def _read_policy(self) -> str:
-        """Return the fingerprint of the policy; another one may let through what failed, so it ends all pauses."""
+        """Return the fingerprint of the policy; another one may let through what failed, so it ends all pauses.
+
+        The next pauses go on growing: a policy that changes again and again causes one try for each change.
+        """
         policy = self._policy()
         if policy != self._last_policy:
             self._last_policy = policy
-            self._retries.retain_only(())
+            self._retries.retry_all_now()
         return policy
 
     def _is_for_node(self, wanted: WantedCache, inventory: Inventory) -> bool:

@@ -135,6 +135,22 @@ def test_a_changed_policy_is_tried_at_once(node: Node) -> None:
     assert node.pointer().state is CacheState.READY
 
 
+def test_a_policy_that_changes_each_minute_causes_one_try_for_each_change(node: Node) -> None:
+    node.images.failures["verify"] = GKMError(Reason.REGISTRY_UNAVAILABLE, "away")
+    node.want("llama", digest=ONE)
+    for change in range(10):
+        node.policy = f"policy {change}"
+        for _ in range(6):
+            node.settle()
+            node.now += 10
+    before = node.images.steps().count("verify")
+    node.policy = "the last one"
+    for _ in range(6):
+        node.settle()
+        node.now += 10
+    assert node.images.steps().count("verify") == before + 1
+
+
 def test_a_changed_object_is_tried_at_once(node: Node) -> None:
     node.images.failures["verify"] = GKMError(Reason.REGISTRY_UNAVAILABLE, "away")
     node.want("llama")
