@@ -40,7 +40,7 @@ def refused(observed: InstallationFacts) -> Iterator[Finding]:
                 key = (capture.state, capture.reason)
                 nodes[key] = ([*nodes[key][0], report.spec.node_name], nodes[key][1] or capture.message)
     for (state, reason), (names, message) in sorted(nodes.items()):
-        severity, why = Severity.WARNING, "their files are no acceptable cache; no file left the node"
+        severity, why = Severity.WARNING, "no file left the node: the files are no acceptable cache, or were not copied"
         if state == "Waiting":
             severity, why = Severity.PROBLEM, "the agent tries again, and capture.retention ends that"
         detail = f"captures are {state} on {some(set(names))}: {reason}: {message}"

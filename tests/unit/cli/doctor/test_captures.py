@@ -47,3 +47,4 @@ def test_refused_and_waiting_captures_name_reason_and_nodes() -> None:
         ("warning", "captures are Refused on n1, n2: UnsafeContent: m"),
         ("problem", "captures are Waiting on n2: Unauthorized: m"),
     ]
+    assert found[0].why == "no file left the node: the files are no acceptable cache, or were not copied"
