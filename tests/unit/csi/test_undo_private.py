@@ -4,12 +4,14 @@ import json
 from typing import Any
 
 import pytest
-from gkm.mounts.layer_walk import LayerTooLarge
+from gkm.mounts import copy_changes
+from gkm.mounts.layer_walk import LayerTooLarge, TooManyBytes
 from gkm.mounts.mountinfo import TooManyMounts
 from gkm.mounts.relocation.tree_limits import AllInUse, TooMany
 from gkm.mounts.relocation.tree_store import RelocationInProgress
 from gkm.mounts.relocation.tree_writer import Unrelocatable
 from gkm_csi.status_errors import Code, StatusError
+from gkm_csi.volumes import captures
 from gkm_csi.volumes.request import PublishRequest
 from gkm_csi.volumes.stats import VolumeStats
 from support.csi.desk import InMemoryNode
@@ -148,6 +150,26 @@ def test_a_failed_capture_leaves_its_cause_for_the_agent(
         "reason": reason,
         "message": f"the files of the pod were not copied, so this capture is lost: {why}",
     }
+
+
+@pytest.mark.parametrize(
+    ("spare", "reason", "why"),
+    [
+        (99, "DiskFull", "capture.minFreePercent leaves 99 bytes of the node's disk for it; free space on the node"),
+        (100, "TooLarge", "more than the 100 bytes"),
+    ],
+)
+def test_the_smaller_limit_of_a_copy_is_its_cause(
+    memory_node: InMemoryNode, monkeypatch: pytest.MonkeyPatch, spare: int, reason: str, why: str
+) -> None:
+    def copy(_view: object, _lowers: object, _to: object, most: int) -> None:
+        raise TooManyBytes(f"more than the {most} bytes")
+
+    monkeypatch.setattr(captures, "_max_layer_bytes", lambda _mount: 100)
+    monkeypatch.setattr(captures, "spare_bytes", lambda _directory, _percent: spare)
+    monkeypatch.setattr(copy_changes, "copy_changes", copy)
+    lost = lost_capture(memory_node, "", OSError())
+    assert (lost["reason"], lost["message"].rpartition(": ")[2]) == (reason, why)
 
 
 def test_a_volume_that_is_not_mounted_loses_no_capture(memory_node: InMemoryNode) -> None:
