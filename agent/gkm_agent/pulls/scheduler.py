@@ -91,12 +91,12 @@ class PullPool:
             if wanted.get(ref) != running.pull.wanted and not running.pull.token.cancelled:
                 self._store.cancel(running.pull.token)
 
-    def finished(self) -> list[tuple[WantedCache, Failure | None]]:
-        """Return the caches whose pulls have ended since the last call, each with its failure, if any."""
+    def finished(self) -> list[tuple[PullJob, Failure | None]]:
+        """Return the pulls that have ended since the last call, each with its failure, if any."""
         ended = [running for running in self._running.values() if running.done]
         for running in ended:
             del self._running[running.pull.wanted.ref]
-        return [(running.pull.wanted, running.failure) for running in ended if not running.superseded]
+        return [(running.pull, running.failure) for running in ended if not running.superseded]
 
     def stop(self) -> None:
         """Cancel all pulls and wait a bounded time; a pull that still runs then can no longer write."""

@@ -161,8 +161,10 @@ class Reconciler:
         return self._pool.idle
 
     def _absorb_finished_pulls(self) -> None:
-        for wanted, failure in self._pool.finished():
-            self._record_end(wanted, failure)
+        for pull, failure in self._pool.finished():
+            self._record_end(pull.wanted, failure)
+            if pull.policy != self._last_policy:
+                self._retries.retry_now(pull.wanted.ref)
         for ref in self._budget.caches_with_space():
             self._retries.retry_now(ref)
 

@@ -3,6 +3,7 @@
 import errno
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 
 import pytest
 from gkm.api.config import Config, Registries
@@ -20,6 +21,7 @@ from gkm_agent.store.pointers import PointerStore, PullToken
 from msgspec import structs
 from support.agent.fakes import H100, digest_of
 from support.agent.node import IMAGE, REF, Node
+from support.host.waiting import until
 
 ONE, TWO = digest_of("one"), digest_of("two")
 REFUSED = Verdict(
@@ -130,6 +132,26 @@ def test_a_changed_policy_is_tried_at_once(node: Node) -> None:
     assert not node.settle()
     del node.images.verdicts[ONE]
     node.policy = "with the key of the signer"
+
+    assert node.settle()
+    assert node.pointer().state is CacheState.READY
+
+
+def test_a_refusal_of_the_policy_before_a_change_causes_no_pause(node: Node) -> None:
+    changed = Event()
+
+    def wait() -> None:
+        assert changed.wait(60)
+
+    node.images.verdicts[ONE] = REFUSED
+    node.images.before["verify"] = wait
+    node.want("llama", digest=ONE)
+    node.agent.reconcile()
+    node.policy = "with the key of the signer"
+    node.agent.reconcile()
+    changed.set()
+    until(lambda: all(running.done for running in node.agent._pool._running.values()), "the pull to end")
+    del node.images.verdicts[ONE]
 
     assert node.settle()
     assert node.pointer().state is CacheState.READY
