@@ -28,8 +28,9 @@ REMOVED = {
 _CAPTURES_OFF = (
     "to capture no files, set `capture.mode` to `off`; captured files need time and space until they are sent"
 )
+_TOO_SMALL = re.compile(r"Expected `[a-z]+` >=? .*")
 _EXPLAINED = {"capture.retention": _CAPTURES_OFF, "capture.maxBytes": _CAPTURES_OFF}
-"""Keys by their path whose refused values are often meant for another key: which one."""
+"""Keys by their path whose too small values are often meant for another key: which one."""
 
 
 def explained(error: msgspec.ValidationError, kind: type) -> str:
@@ -45,7 +46,7 @@ def explained(error: msgspec.ValidationError, kind: type) -> str:
     if value := _VALUE.fullmatch(found["what"]):
         allowed = list(_values(types))
         return f"{text}; allowed is {' or '.join(allowed)}{_suggestion(value['value'], allowed)}" if allowed else text
-    hint = _EXPLAINED.get((found["path"] or "").removeprefix("."))
+    hint = _TOO_SMALL.fullmatch(found["what"]) and _EXPLAINED.get((found["path"] or "").removeprefix("."))
     return f"{text}; {hint}" if hint else text
 
 

@@ -46,6 +46,12 @@ def test_a_contradiction_is_refused_with_its_path(text: str, cause: str) -> None
     assert cause in str(caught.value)
 
 
+@pytest.mark.parametrize("key", ["retention", "maxBytes"])
+def test_a_number_with_a_unit_is_no_switch(key: str) -> None:
+    with pytest.raises(ConfigInvalid, match=rf"got `str` - at `\$\.capture\.{key}`$"):
+        parse(f"capture: {{{key}: 7d}}")
+
+
 def test_a_variable_overrides_the_file(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text("capture: {mode: request, registry: registry.example, maxBytes: 5, signing: {keyFile: /a}}")
