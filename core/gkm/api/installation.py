@@ -15,6 +15,8 @@ ADMISSION_CA, ADMISSION_CA_KEY = "gkm-admission-ca", "ca.crt"
 """The name and the key of the ConfigMap in which the admission webhook publishes its certificate authorities."""
 
 AGENT, CSI, CONTROLLERS, ADMISSION = "gkm-agent", "gkm-csi", "gkm-controllers", "gkm-admission"
+PROVIDER = "gkm-provider"
+"""The name in the labels of the pods of all topology providers."""
 
 NEEDED_KINDS = frozenset(
     {"gkmcaches", "clustergkmcaches", "gkmcachenodes", "clustergkmcachenodes", "runs", "placementplans"}

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 from gkm.api.config import ConfigInvalid
-from gkm.api.installation import ADMISSION, AGENT, CONTROLLERS, CSI, NAMESPACE
+from gkm.api.installation import ADMISSION, AGENT, CONTROLLERS, CSI, NAMESPACE, PROVIDER
 from gkm.api.meta import timestamp
 from gkm.hoststate.command_line import installed_version
 from gkm.kube.api import Api, ListSelector
@@ -25,8 +25,11 @@ from gkm.kube.resources import (
     EVENTS,
     GKMCACHENODES,
     GKMCACHES,
+    GROUPTEMPLATES,
     NODES,
     PLACEMENTPLANS,
+    POOLS,
+    PROVIDER_TREES,
     RUNS,
     TASKGROUPS,
     Json,
@@ -36,7 +39,16 @@ from msgspec import Struct
 
 from gkm_cli.clusters.reads import NotServed, Unreadable, pages
 from gkm_cli.doctor.bundle.archive import BundledFile
-from gkm_cli.doctor.bundle.objects import BundledEvent, BundledNode, BundledObject, BundledPod, BundledStatus
+from gkm_cli.doctor.bundle.objects import (
+    BundledEvent,
+    BundledGroup,
+    BundledNode,
+    BundledObject,
+    BundledPod,
+    BundledPool,
+    BundledStatus,
+    BundledTree,
+)
 from gkm_cli.doctor.bundle.redaction import redacted, redacted_values
 from gkm_cli.doctor.installation.objects import NAME_LABEL
 from gkm_cli.doctor.installation.observation import DEPLOYMENTS, observe
@@ -49,7 +61,7 @@ MAX_BYTES = 64 << 20
 MAX_LOGGED_PODS = 20
 """Limit of pods of each program whose logs are read; unready pods come first."""
 LOG_LINES, LOG_BYTES = 500, 256 << 10
-PROGRAMS = (AGENT, CSI, CONTROLLERS, ADMISSION)
+PROGRAMS = (AGENT, CSI, CONTROLLERS, ADMISSION, PROVIDER)
 KINDS: tuple[Resource[Any], ...] = (
     GKMCACHES.of(BundledObject),
     CLUSTERGKMCACHES.of(BundledObject),
@@ -57,9 +69,12 @@ KINDS: tuple[Resource[Any], ...] = (
     CLUSTERGKMCACHENODES.of(BundledStatus),
     RUNS.of(BundledObject),
     PLACEMENTPLANS.of(BundledStatus),
-    TASKGROUPS.of(BundledStatus),
+    GROUPTEMPLATES.of(BundledStatus),
+    POOLS.of(BundledPool),
+    TASKGROUPS.of(BundledGroup),
     COMPUTEDOMAINS.of(BundledStatus),
     Resource("gkm.io/v1alpha1", "NodeFabric", "nodefabrics", namespaced=False, type=BundledStatus),
+    PROVIDER_TREES.of(BundledTree),
     NODES.of(BundledNode),
 )
 

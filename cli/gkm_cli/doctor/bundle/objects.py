@@ -16,7 +16,7 @@ class BundledMetadata(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class BundledObject(Struct, frozen=True):
-    """An object of GKM in a support bundle; spec and status are no place for secrets: they name Secrets."""
+    """An object in a support bundle, for kinds whose spec and status hold no object of a user: they name Secrets."""
 
     metadata: BundledMetadata
     spec: Any = None
@@ -24,10 +24,80 @@ class BundledObject(Struct, frozen=True):
 
 
 class BundledStatus(Struct, frozen=True, omit_defaults=True):
-    """An object in a support bundle, with its status alone."""
+    """An object in a support bundle, with its status alone, for kinds whose status holds no object of a user."""
 
     metadata: BundledMetadata
     status: Any = None
+
+
+class _TreeSpec(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The spec without its tree: `redaction` cannot read a compressed text, and it has 1.3 MB."""
+
+    state: str = ""
+    reason: str = ""
+    revision: int = 0
+    hypernodes: int = 0
+    nodes: int = 0
+    faults: Any = None
+    refused: int = 0
+    refusal: str = ""
+    observed_time: str | None = None
+    heartbeat_time: str | None = None
+    stale_seconds: int = 0
+
+
+class BundledTree(Struct, frozen=True, omit_defaults=True):
+    """A ProviderTree in a support bundle."""
+
+    metadata: BundledMetadata
+    spec: _TreeSpec = _TreeSpec()
+    status: Any = None
+
+
+class _PoolSpec(Struct, frozen=True, rename="camel", omit_defaults=True):
+    common_group_templates: tuple[str, ...] | None = None
+
+
+class _PoolStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The status without the merged templates, which are objects of users."""
+
+    observed_generation: int = 0
+    conditions: Any = None
+
+
+class BundledPool(Struct, frozen=True, omit_defaults=True):
+    """A Pool in a support bundle."""
+
+    metadata: BundledMetadata
+    spec: _PoolSpec = _PoolSpec()
+    status: _PoolStatus = _PoolStatus()
+
+
+class _GroupObject(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """An object of a TaskGroup, without its manifest."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    state: str = ""
+    uid: str = ""
+
+
+class _GroupStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
+    observed_generation: int = 0
+    phase: str = ""
+    outcome: str | None = None
+    pods_seen: bool = False
+    succeeded_pods: tuple[str, ...] | None = None
+    objects: tuple[_GroupObject, ...] | None = None
+    conditions: Any = None
+
+
+class BundledGroup(Struct, frozen=True, omit_defaults=True):
+    """A TaskGroup in a support bundle."""
+
+    metadata: BundledMetadata
+    status: _GroupStatus = _GroupStatus()
 
 
 class _PodCondition(Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -10,11 +10,23 @@ from typing import Any, TypeVar
 import pytest
 from gkm.api import crds
 from gkm.kube.errors import ApiError
-from gkm.kube.resources import CONFIGMAPS, DEFINITIONS, EVENTS, GKMCACHES, NODES, Resource
+from gkm.kube.resources import (
+    CONFIGMAPS,
+    DEFINITIONS,
+    EVENTS,
+    GKMCACHES,
+    GROUPTEMPLATES,
+    NODES,
+    POOLS,
+    PROVIDER_TREES,
+    TASKGROUPS,
+    Resource,
+)
 from gkm_cli.clusters.connection import ClusterConnection
 from gkm_cli.clusters.options import ClusterOptions
 from gkm_cli.doctor import diagnosis
 from gkm_cli.doctor.bundle import contents
+from gkm_cli.doctor.bundle.objects import BundledObject, BundledStatus
 from gkm_cli.doctor.bundle.redaction import REDACTED, redacted, redacted_values
 from gkm_cli.doctor.options import DoctorOptions
 from gkm_cli.output import CommandFailed, NegativeResult
@@ -60,6 +72,38 @@ def agent(name: str = "gkm-agent-0", *, restarts: int = 1) -> Json:
     }
 
 
+def provider() -> Json:
+    """The pod of the topology provider ufm, whose process has started again."""
+    made = agent("gkm-provider-ufm-0")
+    made["metadata"]["labels"] = {"app.kubernetes.io/name": "gkm-provider"}
+    made["status"]["containerStatuses"][0]["name"] = "provider"
+    return made
+
+
+OF_USERS: Json = {
+    "kind": "Job",
+    "metadata": {"name": "tune", "annotations": {"a": PASSWORD}},
+    "spec": {"containers": [{"env": [{"name": "PLAIN", "value": PASSWORD}], "args": [PASSWORD]}]},
+}
+PARSED = {"type": "Parsed", "status": "True", "reason": "Parsed", "message": "", "lastTransitionTime": "2020-01-01"}
+
+
+def add_groups(api: FakeApi) -> None:
+    """Add a pool, its template and a group, each with an object of a user."""
+    add(
+        api,
+        GROUPTEMPLATES.of(dict),
+        {"metadata": {"name": "t"}, "spec": {"template": OF_USERS}, "status": {"pools": 1}},
+    )
+    parsed = {"observedGeneration": 1, "parsedGroupTemplates": [OF_USERS], "conditions": [PARSED]}
+    spec = {"description": PASSWORD, "commonGroupTemplates": ["t"]}
+    add(api, POOLS.of(dict), {"metadata": {"name": "p"}, "spec": spec, "status": parsed})
+    made = {"apiVersion": "batch/v1", "kind": "Job", "name": "tune", "state": "Created", "manifest": OF_USERS}
+    status = {"phase": "Running", "objects": [made], "conditions": [PARSED]}
+    group = {"metadata": {"name": "g", "namespace": "ml"}, "spec": {"pool": "p", "tasks": [OF_USERS]}}
+    add(api, TASKGROUPS.of(dict), group | {"status": status})
+
+
 class _Versioned(FakeApi):
     """An API that has a version."""
 
@@ -79,6 +123,12 @@ def api(monkeypatch: pytest.MonkeyPatch) -> FakeApi:
     add(made, PODS, agent())
     made.logs[SYSTEM, "gkm-agent-0", "agent"] = LOG.encode()
     made.logs[SYSTEM, "gkm-agent-0", "agent-previous"] = LOG.encode() + b"\xff ended\n"
+    add(made, PODS, provider())
+    made.logs[SYSTEM, "gkm-provider-ufm-0", "provider"] = LOG.encode()
+    made.logs[SYSTEM, "gkm-provider-ufm-0", "provider-previous"] = LOG.encode()
+    add_groups(made)
+    tree = {"state": "Serving", "revision": 7, "faults": [f"token={PASSWORD}"], "tree": PASSWORD}
+    add(made, PROVIDER_TREES.of(dict), {"metadata": {"name": "ufm"}, "spec": tree, "status": {"observedRevision": 7}})
     node = {"metadata": {"name": "n", "labels": {"example.com/token": PASSWORD}, "annotations": {"a": PASSWORD}}}
     add(
         made,
@@ -147,8 +197,46 @@ def test_all_parts_are_there_and_about_says_so(tmp_path: Path) -> None:
     assert json.loads(files["config.json"])["verification"]["mode"] == "warn"
     assert [each["metadata"]["name"] for each in json.loads(files["events.json"])["items"]] == ["e"]
     assert files["logs/gkm-agent-0.agent.previous.log"].endswith("� ended\n".encode())
-    (pod,) = json.loads(files["objects/pods.json"])
+    (pod, _) = json.loads(files["objects/pods.json"])
     assert pod["status"]["containerStatuses"][0]["restartCount"] == 1
+
+
+@pytest.mark.usefixtures("api")
+def test_a_topology_provider_is_there_with_its_logs_and_without_its_tree(tmp_path: Path) -> None:
+    files = bundled(tmp_path / "b.tar.gz")
+    assert b"the cache llama is ready" in files["logs/gkm-provider-ufm-0.provider.log"]
+    assert "logs/gkm-provider-ufm-0.provider.previous.log" in files
+    assert [each["metadata"]["name"] for each in json.loads(files["objects/pods.json"])][1] == "gkm-provider-ufm-0"
+    (found,) = json.loads(files["objects/providertrees.json"])["items"]
+    assert found["spec"] == {"state": "Serving", "revision": 7, "faults": [f"token={REDACTED}"]}
+    assert found["status"] == {"observedRevision": 7}
+
+
+@pytest.mark.usefixtures("api")
+def test_group_templates_pools_and_groups_are_there_without_the_objects_of_users(tmp_path: Path) -> None:
+    files = bundled(tmp_path / "b.tar.gz")
+
+    def item(plural: str) -> Json:
+        (found,) = json.loads(files[f"objects/{plural}.json"])["items"]
+        return {name: found[name] for name in ("spec", "status") if name in found}
+
+    assert item("grouptemplates") == {"status": {"pools": 1}}
+    status = {"observedGeneration": 1, "conditions": [PARSED]}
+    assert item("pools") == {"spec": {"commonGroupTemplates": ["t"]}, "status": status}
+    made = {"apiVersion": "batch/v1", "kind": "Job", "name": "tune", "state": "Created"}
+    assert item("taskgroups") == {"status": {"phase": "Running", "objects": [made], "conditions": [PARSED]}}
+
+
+def test_a_kind_with_objects_of_users_has_a_type_that_leaves_them_out() -> None:
+    free: dict[object, tuple[str, ...]] = {BundledStatus: ("status",), BundledObject: ("spec", "status")}
+    schemas = {
+        made["spec"]["names"]["plural"]: made["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+        for made in crds.definitions().values()
+    }
+    for each in contents.KINDS:
+        for part in free.get(each.type, ()):
+            schema = schemas.get(each.plural, {}).get(part, {})
+            assert "x-kubernetes-preserve-unknown-fields" not in json.dumps(schema), (each.plural, part)
 
 
 def test_a_part_that_cannot_be_read_is_named_and_fails_the_command(
@@ -160,7 +248,7 @@ def test_a_part_that_cannot_be_read_is_named_and_fails_the_command(
     api.fault = fault
     path = tmp_path / "b.tar.gz"
     # The reason is that logs and events were not read; the check itself finds no problem.
-    with pytest.raises(CommandFailed, match=r"^3 parts of the bundle could not be read; about.json"):
+    with pytest.raises(CommandFailed, match=r"^5 parts of the bundle could not be read; about.json"):
         diagnosis.diagnose(ClusterOptions(), DoctorOptions(bundle=path, checks=["kinds"]))
     files = unpacked(path)
     unread = {part["file"]: part["notRead"] for part in json.loads(files["about.json"])["parts"] if part["notRead"]}
@@ -193,7 +281,7 @@ def test_a_bundle_is_bounded(api: FakeApi, tmp_path: Path, monkeypatch: pytest.M
     found = json.loads(files["objects/gkmcaches.json"])
     assert (found["count"], len(found["items"])) == (6, 3)
     assert files["logs/gkm-agent-0.agent.log"] == b"the cache llama is ready\n"
-    assert len({name.split(".")[0] for name in files if name.startswith("logs/")}) == 2
+    assert len({name.split(".")[0] for name in files if name.startswith("logs/gkm-agent-")}) == 2
     monkeypatch.setattr(contents, "MAX_BYTES", 10)
     small = bundled(tmp_path / "small.tar.gz")
     assert sum(len(content) for name, content in small.items() if name != "about.json") <= 10
