@@ -5,8 +5,10 @@ from contextlib import AbstractContextManager, nullcontext
 
 import yaml
 from gkm.kube.errors import ApiError
-from gkm.kube.resources import DAEMON_SETS, DEFINITIONS, VALIDATING_WEBHOOKS
+from gkm.kube.resources import DAEMON_SETS, DEFINITIONS, EVENTS, VALIDATING_WEBHOOKS
+from gkm_cli.doctor.bundle import contents
 from gkm_cli.doctor.checks import CHECKS
+from gkm_cli.doctor.installation.observation import DEPLOYMENTS
 from gkm_cli.doctor.runner import ClusterReader, run_checks
 from support.chart.deploy_files import rendered
 from support.cli.doctor_lists import CUTOFF
@@ -25,17 +27,30 @@ BY_OTHERS = {
     ("get", "placementplans"),
     ("list", "placementplans"),
     ("list", "runs"),
+    # The bundle of `gkm doctor`.
+    *(("list", plural) for plural in ("nodefabrics", "providertrees", "daemonsets", "deployments")),
     # The check domains/switch, where network.autoMNNVLEnabled is on.
     ("get", "clusterroles"),
 }
 POD = {"runtimeClassName": "nvidia", "priorityClassName": "system-node-critical"}
 
 
-def granted() -> Iterator[tuple[str, str]]:
+def rules() -> list[dict[str, list[str]]]:
     roles = list(yaml.load_all((rendered() / "base" / "users.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader))
-    (rules,) = (role["rules"] for role in roles if role["metadata"]["name"] == "gkm-reader")
-    for rule in rules:
+    found: list[dict[str, list[str]]]
+    (found,) = (role["rules"] for role in roles if role["metadata"]["name"] == "gkm-reader")
+    return found
+
+
+def granted() -> Iterator[tuple[str, str]]:
+    for rule in rules():
         yield from ((verb, resource) for verb in rule["verbs"] for resource in rule["resources"])
+
+
+def listable() -> set[tuple[str, str]]:
+    """Return the lists that the role grants, as API group and plural."""
+    listed = [rule for rule in rules() if "list" in rule["verbs"]]
+    return {(group, plural) for rule in listed for group in rule["apiGroups"] for plural in rule["resources"]}
 
 
 def working(_name: str) -> AbstractContextManager[None]:
@@ -59,6 +74,12 @@ def test_doctor_asks_for_exactly_the_rights_of_readers() -> None:
     list(run_checks(CHECKS, ClusterReader(api, cutoff=CUTOFF), working))
     assert asked - set(granted()) == set()
     assert set(granted()) - asked - BY_OTHERS - OF_CACHES == set()
+
+
+def test_readers_can_write_all_parts_of_a_bundle_but_logs() -> None:
+    read = (*contents.KINDS, DAEMON_SETS, DEPLOYMENTS, EVENTS)
+    wanted = {(each.api_version.rpartition("/")[0], each.plural) for each in read}
+    assert wanted - listable() == set()
 
 
 OF_CACHES = {
