@@ -3,6 +3,7 @@
 Texts come from the cluster: printing code must escape them.
 """
 
+import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Annotated, Generic, TypeVar
 
 from gkm.api.caches import Cache
 from gkm.api.meta import ObjectMeta
-from gkm.api.nodes import CacheNode, NodeCacheStatus
+from gkm.api.nodes import CacheNode, CapturedImage, GKMCacheNode, NodeCacheStatus
 from msgspec import Meta, Struct, field
 
 from gkm_cli.clusters.reads import Unreadable
@@ -197,6 +198,8 @@ class Facts:
     """Bytes that the program has written into the private layer, as kubelet measured them at most a minute ago."""
     capture_mode: ReadResult[str] = ReadResult()
     """The mode of the CSI driver, if the volume depends on it: `auto`, `request` or `off`."""
+    captures: ReadResult[GKMCacheNode] = ReadResult()
+    """The report of the node about captures of the pod's namespace, if the volume may be captured."""
     events: ReadResult[tuple[EventFacts, ...]] = ReadResult()
     """FailedMount events of the pod, the latest first."""
 
@@ -224,6 +227,28 @@ class Facts:
         """Return whether the pod may start without the cache; None if the mode of capture is not known."""
         stated = self.attributes.get("ifUnavailable")
         return stated in ("empty", "compile") if stated else self._by_mode
+
+    @property
+    def may_be_captured(self) -> bool:
+        """Return whether the volume has, or may have, a private layer, and does not decline its capture."""
+        return self.is_private is not False and self.attributes.get("capture") != "false"
+
+    @property
+    def volume_id(self) -> str:
+        """Return the id that kubelet gives the volume (csi_plugin.go, makeVolumeHandle)."""
+        return f"csi-{hashlib.sha256(f'{self.pod.metadata.uid}{self.volume.name}'.encode()).hexdigest()}"
+
+    @property
+    def newest_capture(self) -> CapturedImage | None:
+        """Return the newest capture of the volume, None if the agent reports none.
+
+        Raises:
+            Unreadable: the node object could not be read.
+        """
+        node = self.captures.value
+        # gkm-csi adds a time to the id of a volume that it captures while the pod runs.
+        found = node.status.captures if node else ()
+        return next((each for each in found if each.volume.partition(".")[0] == self.volume_id), None)
 
     @property
     def _by_mode(self) -> bool | None:

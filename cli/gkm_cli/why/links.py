@@ -14,6 +14,7 @@ from gkm.api.installation import DRIVER
 from gkm.api.nodes import IncompatibleGPUs, NodeCacheStatus
 
 from gkm_cli.clusters.reads import Unreadable
+from gkm_cli.why.captured import decide_capture
 from gkm_cli.why.facts import ContainerState, Facts, PodFacts
 from gkm_cli.why.outcomes import Broken, Holds, Outcome, kubectl
 from gkm_cli.why.programs import decide_hits, decide_mount_path
@@ -31,6 +32,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "mount": ("driver", "store"),
     "mount-path": ("volume",),
     "hits": ("mount", "mount-path"),
+    "capture": ("volume", "node"),
 }
 """For each link, the links that must hold before it can hold."""
 _WORKING = {"Downloading", "Extracting"}
@@ -235,6 +237,7 @@ LINKS: dict[str, Callable[[Facts], Outcome]] = {
     "mount": decide_mount,
     "mount-path": decide_mount_path,
     "hits": decide_hits,
+    "capture": decide_capture,
 }
 """The links, from the pod to its kernels."""
 

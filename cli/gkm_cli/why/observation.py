@@ -85,6 +85,8 @@ class Observation:
         if facts.is_private and facts.pod.status.phase == "Running":
             summary = self._once(("summary", node), lambda: _summary(self.api, node))
             facts = replace(facts, layer_bytes=_layer_bytes(summary, facts))
+        if facts.may_be_captured and node:
+            facts = replace(facts, captures=self._get(GKMCACHENODES, node, facts.pod.metadata.namespace))
         return self._with_member(self._with_cache(facts))
 
     def _with_cache(self, facts: Facts) -> Facts:

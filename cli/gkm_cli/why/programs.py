@@ -4,7 +4,6 @@ A container may get a variable from its image, which the cluster does not show: 
 checked. Hits are not reported one by one (docs/decisions/0021-hits-and-misses.md).
 """
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from posixpath import normpath
 
@@ -186,11 +185,8 @@ def _ended(facts: Facts, end: ContainerEnd) -> Unreadable:
 def _misses(facts: Facts) -> KernelMisses | None:
     """Return what the program compiled, as the agent of the node reports; None without a report."""
     uses = facts.on_node.pods if facts.on_node else ()
-    pod, volumes = facts.pod.metadata, [use for use in uses if use.misses and use.misses.kernels]
-    # Kubelet makes the id of a volume from the uid of the pod and the name of the volume (csi_plugin.go,
-    # makeVolumeHandle).
-    name = hashlib.sha256(f"{pod.uid}{facts.volume.name}".encode()).hexdigest()
-    return next((use.misses for use in volumes if use.volume_id == f"csi-{name}"), None)
+    volumes = [use for use in uses if use.misses and use.misses.kernels]
+    return next((use.misses for use in volumes if use.volume_id == facts.volume_id), None)
 
 
 def _other_directory(misses: KernelMisses) -> Broken | None:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from support.cli.why_site import DIGEST, OTHER, Json, condition
+from support.cli.why_site import DIGEST, OTHER, VOLUME_ID, Json, condition
 
 
 def attributes(made: dict[str, Json]) -> dict[str, str]:
@@ -71,6 +71,12 @@ def private(made: dict[str, Json], message: str) -> None:
     """Give the pod a private layer, and an end with this message."""
     attributes(made).update(readOnly="false")
     restarted(made, message)
+
+
+def captured(made: dict[str, Json], *captures: Json) -> None:
+    """Give the pod a private layer, and the report these captures of its volume, the newest first."""
+    attributes(made).update(readOnly="false", ifUnavailable="wait")
+    made["report"]["status"]["captures"] = [{"volume": VOLUME_ID, "pod": "server"} | each for each in captures]
 
 
 def without_path(made: dict[str, Json]) -> None:
@@ -233,6 +239,20 @@ FAULTS: dict[str, tuple[str, Callable[[dict[str, Json]], object], str]] = {
         "hits",
         lambda made: private(made, "OSError: [Errno 28] No space left on device: '/cache/X'"),
         "raise sizeLimit in volumeAttributes",
+    ),
+    "a refused capture": (
+        "capture",
+        lambda made: captured(made, {"state": "Refused", "reason": "TooLarge", "message": "50,001 files"}),
+        "raise capture.maxBytes, if the message names it",
+    ),
+    "a capture that cannot be sent, before one that was": (
+        "capture",
+        lambda made: captured(
+            made,
+            {"volume": f"{VOLUME_ID}.1764000000", "state": "Waiting", "reason": "Unauthorized", "message": "401"},
+            {"volume": f"{VOLUME_ID}.1763000000", "state": "Announced"},
+        ),
+        "the agent tries again by itself, until capture.retention ends",
     ),
 }
 

@@ -1,6 +1,7 @@
 """A pod and its cache on a real API server, with every link of `gkm why` intact; tests break one of them."""
 
 import copy
+import hashlib
 import json
 import subprocess
 from collections.abc import Callable, Iterator
@@ -18,6 +19,8 @@ Json = dict[str, Any]
 NAMESPACE, NODE = "ml-apps", "node-a"
 DIGEST, OTHER = f"sha256:{'a' * 64}", f"sha256:{'b' * 64}"
 NOW = "2026-11-23T12:00:00Z"
+VOLUME_ID = "csi-of-the-pod"
+"""Stands for the id of the pod's volume, which depends on the uid of the pod."""
 
 
 def condition(kind: str, status: str, reason: str, message: str = "") -> Json:
@@ -103,6 +106,13 @@ def objects() -> dict[str, Json]:
     }
 
 
+def with_volume_id(made: dict[str, Json], uid: str) -> dict[str, Json]:
+    """Return the objects with the id that kubelet gives the volume of the pod with this uid (makeVolumeHandle)."""
+    name = hashlib.sha256(f"{uid}kernels".encode()).hexdigest()
+    found: dict[str, Json] = json.loads(json.dumps(made).replace(VOLUME_ID, f"csi-{name}"))
+    return found
+
+
 @dataclass(frozen=True)
 class WhySite:
     """The cluster."""
@@ -128,14 +138,16 @@ class WhySite:
         change(changed)
         try:
             for one in changed.values():
-                self._create(one)
+                self.cluster.apply([{key: value for key, value in one.items() if key != "status"}])
+            pod = self.cluster.objects.get("pod", "server", NAMESPACE)
+            for one in with_volume_id(changed, pod["metadata"]["uid"]).values():
+                self._report(one)
             yield
         finally:
             for one in reversed(list(changed.values())):
                 self.cluster.objects.delete(one)
 
-    def _create(self, one: Json) -> None:
-        self.cluster.apply([{key: value for key, value in one.items() if key != "status"}])
+    def _report(self, one: Json) -> None:
         if "status" in one:
             identity = {key: one["metadata"][key] for key in ("name", "namespace") if key in one["metadata"]}
             status = {

@@ -13,7 +13,7 @@ from gkm_cli.why.observation import cache_name
 from gkm_cli.why.unmounted import no_volume
 from msgspec import convert
 from support.cli.why_faults import FAULTS, SEVERAL, UNKNOWN
-from support.cli.why_site import Json, objects
+from support.cli.why_site import Json, objects, with_volume_id
 
 Change = Callable[[dict[str, Json]], object]
 
@@ -22,6 +22,7 @@ def steps(change: Change) -> dict[str, LinkResult]:
     """Return the result of each link for the healthy objects with one change."""
     made = copy.deepcopy(objects())
     change(made)
+    made = with_volume_id(made, "")
     pod = convert(made["pod"], PodFacts)
     return {step.link: step for step in (walk(_facts(made, pod)) if pod.spec.volumes else [no_volume(pod)])}
 
@@ -39,7 +40,8 @@ def _facts(made: dict[str, Json], pod: PodFacts) -> Facts:
         csi_node=ReadResult(convert(made["csinode"], RegisteredDrivers) if "csinode" in made else None),
         cache_name=name,
         cache=ReadResult(convert(cache, GKMCache) if is_there else None),
-        node=ReadResult(convert(node, GKMCacheNode) if node else None),
+        node=(report := ReadResult(convert(node, GKMCacheNode) if node else None)),
+        captures=report,
     )
 
 
