@@ -139,6 +139,8 @@ def _make_empty(directory: Path) -> None:
 
 def _finish(temporary: Path, directory: Path, description: Mapping[str, object]) -> None:
     (temporary / CAPTURED_FILE).write_bytes(files.encode(description))
+    # After a power cut, a capture that has its name would never be copied again: it must not have empty files.
+    files.sync_file_system(temporary)
     temporary.rename(directory)
 
 

@@ -1,9 +1,11 @@
 """Failures with private volumes, their captures and their stats leave nothing."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+from gkm.hoststate import files
 from gkm.mounts import copy_changes
 from gkm.mounts.layer_walk import LayerTooLarge, TooManyBytes
 from gkm.mounts.mountinfo import TooManyMounts
@@ -170,6 +172,20 @@ def test_the_smaller_limit_of_a_copy_is_its_cause(
     monkeypatch.setattr(copy_changes, "copy_changes", copy)
     lost = lost_capture(memory_node, "", OSError())
     assert (lost["reason"], lost["message"].rpartition(": ")[2]) == (reason, why)
+
+
+def test_a_capture_gets_its_name_after_its_files_are_on_the_disk(
+    memory_node: InMemoryNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[tuple[bool, list[str]]] = []
+
+    def sync(directory: Path) -> None:
+        named = [path.name for path in directory.parent.iterdir() if path != directory]
+        synced.append(((directory / "captured.json").exists(), named))
+
+    monkeypatch.setattr(files, "sync_file_system", sync)
+    lost_capture(memory_node, "mounted", OSError(5, "Input/output error"))
+    assert synced == [(True, [])]
 
 
 def test_a_volume_that_is_not_mounted_loses_no_capture(memory_node: InMemoryNode) -> None:
