@@ -45,7 +45,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def served(place: Path, hangs: str, missing: str = "()") -> subprocess.CompletedProcess[str]:
-    code = SERVER.replace("HANGS", hangs).replace("MISSING", missing)
+    code = SERVER.replace("HANGS", hangs).replace("MISSING", f"lambda: {missing}")
     return subprocess.run(
         [sys.executable, "-c", code, str(place)], capture_output=True, text=True, timeout=DEADLINE, check=False, cwd="/"
     )
