@@ -148,6 +148,7 @@ OLDER = {
     "no value": older(lambda status: status["conditions"]["items"]["properties"]["status"].update(enum=["True"])),
     "required": older(lambda status: status["conditions"]["items"]["required"].append("observedGeneration")),
     "anything": older(lambda status: status["conditions"].update({"x-kubernetes-preserve-unknown-fields": True})),
+    "any map": older(lambda status: status["failedNodeConditions"].update(additionalProperties=True)),
     "upstream": upstream(),
 }
 

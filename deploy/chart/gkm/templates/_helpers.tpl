@@ -252,7 +252,8 @@ The fields of one schema that another one lacks, one a line, as gkm.api.definiti
 {{- range $inside, $sign := dict "items" "[]" "additionalProperties" ".*" }}
 {{- $schema := index $ours $inside }}
 {{- if kindIs "map" $schema }}
-{{- include "gkm.lacking" (list $schema (index $theirs $inside | default dict) (print $path $sign)) }}
+{{- $there := index $theirs $inside }}
+{{- include "gkm.lacking" (list $schema (ternary $there dict (kindIs "map" $there)) (print $path $sign)) }}
 {{- end }}
 {{- end }}
 {{- end }}
