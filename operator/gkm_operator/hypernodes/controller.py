@@ -173,12 +173,6 @@ class TopologyController(Controller):
         if contested := self.writer.contested:
             message = f"another writer changes {count_of(len(contested), 'HyperNode')} of GKM again after each repair"
             raise Blocked(TopologyReason.HYPERNODE_CONFLICT, message, detail=listed(contested, 3))
-        if yielding := self.writer.yielding:
-            message = (
-                f"{count_of(len(yielding), 'HyperNode')} of GKM {agree(len(yielding), 'gives', 'give')} way to "
-                "HyperNodes of other sources (NoConflicts): not written, or without members; all others are written"
-            )
-            raise Blocked(TopologyReason.HYPERNODE_CONFLICT, message, detail=listed(yielding, 3))
         if approved.unlisted:
             raise Blocked(
                 TopologyReason.NODE_NAME_TOO_LONG,
@@ -190,6 +184,13 @@ class TopologyController(Controller):
                 f"{agree(len(large), 'is', 'are')} not written; give the nodes domains at a closer level"
             )
             raise Blocked(TopologyReason.TOO_LARGE, message, detail=listed(large, 5))
+        # Last: NoConflicts reports it too, and no other condition has the reasons above.
+        if yielding := self.writer.yielding:
+            message = (
+                f"{count_of(len(yielding), 'HyperNode')} of GKM {agree(len(yielding), 'gives', 'give')} way to "
+                "HyperNodes of other sources (NoConflicts): not written, or without members; all others are written"
+            )
+            raise Blocked(TopologyReason.HYPERNODE_CONFLICT, message, detail=listed(yielding, 3))
 
     def _write_labels(self, _kind: object) -> None:
         self._labels.write(lambda: self._approved().labels)

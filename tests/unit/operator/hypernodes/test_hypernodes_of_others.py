@@ -156,6 +156,15 @@ def test_hypernodes_that_give_way_to_others_are_not_up_to_date(theirs: dict[str,
     assert process.condition("HyperNodesWritten")["reason"] == "UpToDate"
 
 
+def test_nodes_in_no_hypernode_are_reported_before_hypernodes_that_give_way() -> None:
+    world = World(SMALL | {"n" * 64: SMALL["node-0-0-0"]})
+    world.api.create(RAW_HYPERNODES, hypernode("manual", 7, "rack-r0-0"))
+    process = world.process()
+    process.settle()
+    assert process.condition("HyperNodesWritten")["reason"] == "NodeNameTooLong"
+    assert process.condition("NoConflicts")["reason"] == "HyperNodeConflict"
+
+
 def test_a_conflict_that_leaves_all_of_ours_written_is_none_of_the_writes() -> None:
     world = World(SMALL)
     world.api.create(RAW_HYPERNODES, hypernode("manual", 7, nodes=["node-0-0-0"]))
