@@ -39,6 +39,8 @@ CALM_SECONDS = 0.1
 """Seconds between a change and the next pass, so that one pass covers several changes."""
 KINDS_SECONDS = 5.0
 """Limit of seconds to wait for watches of remembered kinds; without them a new leader only sends more requests."""
+REFUSED_SECONDS = 600.0
+"""Seconds between two looks for the rights of the feature while it is off: most clusters never have them."""
 BACKOFF = Backoff(0.5, 60.0)
 _ADMINISTRATOR_MUST_ACT = (403, 404)
 
@@ -122,14 +124,24 @@ class TaskGroupsController(Controller):
             return error
         return None
 
+    def _wait_for_rights(self) -> bool:
+        """Wait until TaskGroups can be listed and return True; False if `stop` is called first.
+
+        No restart of this process needs to follow when the feature is installed again.
+        """
+        while (found := self.attempt(lambda: self._refusal(TASKGROUPS) is None, self._backoff)) is False:
+            if self._stop.wait(REFUSED_SECONDS):
+                break
+        return bool(found)
+
     def run(self) -> None:
         """Start the watches and wait for complete lists, then start the queues."""
         if self._settings.enabled:
             self.watches.start(*self.watcher.watches)
-        elif self.attempt(lambda: self._refusal(TASKGROUPS) is None, self._backoff):
+        elif self._wait_for_rights():
             self.watches.start(self.watcher.groups)
         else:
-            return  # the feature is not installed, or the process stops
+            return
         if self.attempt(self.kinds.load, self._backoff) is None:
             return
         self.kinds.queue.start()

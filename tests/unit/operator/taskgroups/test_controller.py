@@ -12,6 +12,7 @@ from gkm.hoststate.pacing import Backoff
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import CONFIGMAPS
 from gkm_operator import metrics
+from gkm_operator.taskgroups import controller as taskgroups_controller
 from gkm_operator.taskgroups.controller import PER_NAMESPACE, TaskGroupsBlocked, TaskGroupsController
 from support.host.waiting import scaled, until
 from support.operator.group_witness import (
@@ -199,14 +200,33 @@ def test_without_the_switch_only_deleted_groups_end(world: World, controller: Ta
 
 
 @pytest.mark.parametrize("status", [403, 404])
-def test_without_the_switch_and_the_rights_it_ends_after_one_request(world: World, status: int) -> None:
+def test_without_the_switch_and_the_rights_it_asks_once_and_waits(world: World, status: int) -> None:
     world.api.fault = lambda _verb, _plural: ApiError(status, "", "no list of it")
-    controller, before = new(world, Config()), len(world.api.calls)
-    controller.check()
-    controller.work()
-    controller._thread.join(scaled(60))
+    off, before = new(world, Config()), len(world.api.calls)
+    off.check()
+    off.work()
+    until(lambda: len(world.api.calls) > before, "the request")
+    off.close()
+    assert off.ended
     assert len(world.api.calls) == before + 1
+
+
+def test_deleted_groups_end_without_a_restart_when_the_rights_come_back(
+    world: World, controller: TaskGroupsController, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    controller.work()
+    world.group("deleted")
+    until(lambda: world.phase("deleted") == "Running", "the group to run")
     controller.close()
+    world.delete("deleted")
+    monkeypatch.setattr(taskgroups_controller, "REFUSED_SECONDS", 0.01)
+    world.api.fault = lambda _verb, plural: ApiError(403, "", "no") if plural == "taskgroups" else None
+    off, before = new(world, Config()), len(world.api.calls)
+    off.work()
+    until(lambda: len(world.api.calls) > before, "the refused request")
+    world.api.fault = lambda _verb, _plural: None
+    until(lambda: world.groups() == [], "the deleted group to go")
+    off.close()
 
 
 @pytest.mark.parametrize("status", [403, 404])
