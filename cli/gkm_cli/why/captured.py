@@ -12,15 +12,12 @@ from gkm_cli.why.facts import Facts
 from gkm_cli.why.outcomes import Broken, Holds, Outcome
 
 AGAIN = "the agent tries again by itself, until capture.retention ends or newer captures fill capture.maxBytes"
-_LOST = (
-    "the files could not be copied when the pod ended, and are lost; free space, or repair the node, before the next "
-    "pod ends"
-)
+_LOST = "the files were not copied, they are lost: free space, repair the node, or let the pod write fewer files"
 _SUSPICIOUS = "look at who runs in the pod before anything else"
 _KEPT = "captured/<volume>/content on the node has the files until capture.retention ends"
 NEXT: Mapping[str, str] = {
-    Reason.TOO_LARGE: "raise capture.maxBytes, if the message names it; if it names the generation, the family is "
-    "full: let pods name another cache",
+    Reason.TOO_LARGE: "raise capture.maxBytes, if the message names it; if it names the generation, and most files "
+    f"are of that, the family is full: let pods name another cache; if the message says that {_LOST}",
     Reason.DISK_FULL: _LOST,
     Reason.NODE_ERROR: _LOST,
     Reason.UNSAFE_CONTENT: _SUSPICIOUS,

@@ -93,7 +93,7 @@ class ProviderChannel:
         return self._serves
 
     def waits(self, reason: str) -> None:
-        """Record the reason why the provider waits; the cause of its last failure stands before it until it serves."""
+        """Record what the provider waits for, "" if it does not; the cause of its failure stays until it serves."""
         with self._condition:
             self._wait(reason)
 

@@ -214,6 +214,7 @@ class ProviderRunner:
                 self._channel.waits(awaited)
                 if self._stopping.wait(self._pace.look):
                     return
+            self._channel.waits("")
             self._channel.heard_at = self._clock()
             provider = self._make()
             stale = float(getattr(provider, "stale_seconds", 0.0)) if self._stale is None else self._stale

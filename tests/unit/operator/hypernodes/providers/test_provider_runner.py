@@ -123,6 +123,14 @@ def test_a_provider_without_a_source_yet_says_so_and_does_not_end(api: FakeApi, 
         assert pod.spec.reason == ""
 
 
+def test_a_provider_whose_sources_came_does_not_say_that_it_waits_for_them(api: FakeApi, tmp_path: Path) -> None:
+    api.fault = lambda verb, plural: ApiError(503, "", "away") if (verb, plural) == ("list", "nodes") else None
+    with misbehaves(api, "hangs-in-start", tmp_path) as pod:
+        pod.until(lambda: "waits for the list of" in pod.spec.reason, "the reason")
+        api.fault = lambda _verb, _plural: None
+        pod.until(lambda: pod.spec.state == "Starting" and not pod.spec.reason, "the reason to go")
+
+
 def test_quarantined_nodes_come_with_a_snapshot_and_stay_with_updates(api: FakeApi, tmp_path: Path) -> None:
     with misbehaves(api, "quarantines", tmp_path) as pod:
         pod.until(lambda: pod.names() == {"one", "two"}, "both")
