@@ -17,7 +17,7 @@ from statistics import mean, quantiles
 from gkm.packing.inventory import Inventory
 from gkm.packing.values import Policy
 from packing_report import Cell, Table
-from packing_stream_runs import NODES_A_DOMAIN, Arrival, arrivals, empty_cluster
+from packing_stream_runs import DOMAINS, NODES_A_DOMAIN, Arrival, arrivals, empty_cluster
 from packing_stream_ways import WAYS, Way, holds
 
 Row = dict[str, float]
@@ -83,16 +83,17 @@ def _stream(seed: int, load: float, count: int) -> Row:
     runs = arrivals(seed, load, warm_up, count)
     row: Row = {"load": load, "seed": float(seed)}
     for name, way in WAYS.items():
-        row |= {f"{name}_{figure}": value for figure, value in _effect(name, way, runs, warm_up).items()}
+        row |= {f"{name}_{figure}": value for figure, value in effect(name, way, runs, warm_up).items()}
         sys.stderr.write(f"stream: load {load}, seed {seed}, {name}: {row[f'{name}_{FIGURES[0]}']:.2f} % rejected\n")
     return row
 
 
-def _effect(name: str, way: Way, runs: Sequence[Arrival], warm_up: int) -> Row:
-    inventory = empty_cluster()
+def effect(name: str, way: Way, runs: Sequence[Arrival], warm_up: int, domains: int = DOMAINS) -> Row:
+    """Return FIGURES of a way on an empty cluster; the first `warm_up` runs fill it and do not count."""
+    inventory = empty_cluster(domains)
     ends: list[tuple[float, int, Sequence[int]]] = []
     offered = rejected = 0.0
-    domains: list[int] = []
+    taken_domains: list[int] = []
     seconds: list[float] = []
     for number, arrival in enumerate(runs):
         freed: list[int] = []
@@ -110,9 +111,9 @@ def _effect(name: str, way: Way, runs: Sequence[Arrival], warm_up: int) -> Row:
             seconds.append(spent)
             offered += arrival.gpu_hours
             rejected += 0 if taken is not None else arrival.gpu_hours
-            domains += [len({node // NODES_A_DOMAIN for node in taken})] if taken is not None else []
+            taken_domains += [len({node // NODES_A_DOMAIN for node in taken})] if taken is not None else []
     milliseconds = [1000 * value for value in seconds]
-    values = 100 * rejected / offered, mean(domains), mean(milliseconds), quantiles(milliseconds, n=100)[98]
+    values = 100 * rejected / offered, mean(taken_domains), mean(milliseconds), quantiles(milliseconds, n=100)[98]
     return dict(zip(FIGURES, values, strict=True))
 
 

@@ -72,10 +72,10 @@ def arrivals(seed: int, load: float, warm_up: int, count: int) -> list[Arrival]:
     return [replace(run, at=run.at * stretch) for run in found]
 
 
-def empty_cluster() -> Inventory:
+def empty_cluster(domains: int = DOMAINS) -> Inventory:
     """Return the cluster before the first run."""
     nodes = []
-    for number in range(NODES):
+    for number in range(domains * NODES_A_DOMAIN):
         domain = number // NODES_A_DOMAIN
         place = Location("region-1", "cluster-1", f"block-{domain // DOMAINS_A_BLOCK:04}", f"domain-{domain:05}")
         nodes.append(Node(f"node-{number:06}", place, NODE_GPUS, NODE_GPUS))
