@@ -15,6 +15,9 @@ from gkm_agent.fabric.watch import ARGUMENTS, Neighbors
 from support.host.waiting import scaled, until
 from support.peers import require
 
+HEARD_SECONDS = 120.0
+"""More than three intervals of lldpd, which are 30 s."""
+
 
 @dataclass(frozen=True)
 class End:
@@ -74,6 +77,11 @@ def _ip(*arguments: str) -> str:
     return done.stdout
 
 
+def _send(end: End) -> None:
+    """Ask lldpd, once, to send now. One that just started may wait for its interval; each question puts that off."""
+    subprocess.run(["lldpcli", "-u", str(end.socket), "update"], check=True, capture_output=True, timeout=30)
+
+
 def _asked(end: End) -> bytes:
     command = ["lldpcli", "-u", str(end.socket), *ARGUMENTS]
     return subprocess.run(command, check=True, capture_output=True, timeout=30).stdout
@@ -82,11 +90,11 @@ def _asked(end: End) -> bytes:
 def test_each_sees_the_other(ends: tuple[End, End]) -> None:
     for own, other in (ends, ends[::-1]):
 
-        def seen(own: End = own, other: End = other) -> tuple[EthernetLink, ...]:
-            subprocess.run(["lldpcli", "-u", str(other.socket), "update"], check=True, capture_output=True, timeout=30)
+        def seen(own: End = own) -> tuple[EthernetLink, ...]:
             return decode(_asked(own), own.interface.__eq__).links
 
-        (link,) = until(seen, "the neighbour is heard")
+        _send(other)
+        (link,) = until(seen, "the neighbour is heard", HEARD_SECONDS)
         assert link.interface == own.interface
         assert link.neighbour.chassis_id == other.address
         assert link.neighbour.port_id == other.address
@@ -95,11 +103,17 @@ def test_each_sees_the_other(ends: tuple[End, End]) -> None:
 
 
 def test_our_own_question_is_understood_by_the_real_lldpcli(ends: tuple[End, End]) -> None:
-    own, _ = ends
-    asked = Neighbors(str(require.command("lldpcli", "lldpd")), options=("-u", str(own.socket))).read()
-    # As in a pod: the interface is in another namespace, so /sys does not have it.
-    assert asked.links == ()
-    (problem,) = asked.problems
+    own, other = ends
+    neighbors = Neighbors(str(require.command("lldpcli", "lldpd")), options=("-u", str(own.socket)))
+
+    def problems() -> tuple[str, ...]:
+        asked = neighbors.read()
+        # As in a pod: the interface is in another namespace, so /sys does not have it.
+        assert asked.links == ()
+        return asked.problems
+
+    _send(other)
+    (problem,) = until(problems, "the neighbour is heard", HEARD_SECONDS)
     assert problem.startswith(f"neighbors on {own.interface} are left out")
 
 

@@ -26,7 +26,6 @@ PLACES = (
     "/opt/containerd",
     "/run/containerd",
     "/run/netns",
-    "/run/runc",
     "/usr/libexec/kubernetes",
     "/var/lib/cni",
     "/var/lib/containerd",
@@ -34,7 +33,7 @@ PLACES = (
     "/var/log/containers",
     "/var/log/pods",
 )
-"""Where kubelet, containerd, runc and CNI keep things unless told otherwise."""
+"""Where kubelet, containerd and CNI keep things unless told otherwise; the podman of other tests makes /run/runc."""
 OWNER = """
 import sys
 from pathlib import Path
