@@ -28,18 +28,12 @@ from gkm.kube.errors import ApiError
 from gkm.kube.events import EventBody, Recorder, Regarding
 from gkm.kube.leases import LEASES
 from gkm.kube.resources import (
-    CLUSTERGKMCACHENODES,
-    CLUSTERGKMCACHES,
     CONFIGMAPS,
     CSI_DRIVERS,
     DAEMON_SETS,
     DEFINITIONS,
-    GKMCACHENODES,
-    GKMCACHES,
-    PLACEMENTPLANS,
-    RUNS,
+    NEEDED,
     Json,
-    Resource,
 )
 
 from gkm_operator import metrics
@@ -50,14 +44,6 @@ from gkm_operator.pods import PODS
 
 _LOG = logging.getLogger(__name__)
 
-OURS: tuple[Resource[Any], ...] = (
-    GKMCACHES,
-    CLUSTERGKMCACHES,
-    GKMCACHENODES,
-    CLUSTERGKMCACHENODES,
-    RUNS,
-    PLACEMENTPLANS,
-)
 BACKOFF = Backoff(0.5, 15.0)
 _FORBIDDEN = 403
 
@@ -131,7 +117,7 @@ def check(api: Api, lease: tuple[str, str]) -> None:
         ApiError: the API server does not respond, or not now.
     """
     try:
-        for resource in OURS:
+        for resource in NEEDED:
             try:
                 found = api.get(DEFINITIONS, f"{resource.plural}.{resource.api_version.partition('/')[0]}")
                 if reason := foreign(resource.plural, found):

@@ -18,11 +18,6 @@ AGENT, CSI, CONTROLLERS, ADMISSION = "gkm-agent", "gkm-csi", "gkm-controllers", 
 PROVIDER = "gkm-provider"
 """The name in the labels of the pods of all topology providers."""
 
-NEEDED_KINDS = frozenset(
-    {"gkmcaches", "clustergkmcaches", "gkmcachenodes", "clustergkmcachenodes", "runs", "placementplans"}
-)
-"""The kinds, by their plural names, without which the controllers do not start."""
-
 _NAME, _PART_OF = "app.kubernetes.io/name", "app.kubernetes.io/part-of"
 _DRIVER_SETTINGS: Mapping[str, Any] = {
     "attachRequired": False,

@@ -89,6 +89,15 @@ PROVIDER_TREES = Resource(
     page_limit=4,
     unbounded="only the ServiceAccount of its provider writes it, 1.3 MB at most (gkm.api.provider_trees.MAX_PACKED)",
 )
+NEEDED: tuple[Resource[Any], ...] = (
+    GKMCACHES,
+    CLUSTERGKMCACHES,
+    GKMCACHENODES,
+    CLUSTERGKMCACHENODES,
+    RUNS,
+    PLACEMENTPLANS,
+)
+"""The kinds of GKM without which the controllers do not start."""
 
 COMPUTEDOMAINS = Resource(
     computedomains.API_VERSION,

@@ -4,7 +4,7 @@ They come from the API server, not from the reports of agents: they include a st
 agent is silent.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct, field
 
@@ -55,9 +55,7 @@ def pods_with_volumes(api: Api) -> Iterator[Key]:
     Raises:
         ApiError: the pods cannot be listed.
     """
-    for page in api.list_pages(_PODS, _PLACED):
-        yield from (entry.key for entry in page.entries if _is_user(entry.value))
-        yield from page.unreadable
+    return _pods(api, _PLACED, _is_user)
 
 
 def gated_pods(api: Api) -> Iterator[Key]:
@@ -68,8 +66,12 @@ def gated_pods(api: Api) -> Iterator[Key]:
     Raises:
         ApiError: the pods cannot be listed.
     """
-    for page in api.list_pages(_PODS, _WAITING):
-        yield from (entry.key for entry in page.entries if _is_gated(entry.value))
+    return _pods(api, _WAITING, _is_gated)
+
+
+def _pods(api: Api, selector: ListSelector, needs_gkm: Callable[[_Pod], bool]) -> Iterator[Key]:
+    for page in api.list_pages(_PODS, selector):
+        yield from (entry.key for entry in page.entries if needs_gkm(entry.value))
         yield from page.unreadable
 
 

@@ -89,14 +89,18 @@ TOPOLOGY = sorted(
 SHIPPED = sorted({*BASE, *(right for rights in _BY_COMPONENT.values() for right in rights)})
 """Those of deploy/base and of the components, which share some."""
 _CERTIFICATES = "admissionregistration.k8s.io"
-_ALSO_OFF = {("list", "taskgroups"), ("watch", "taskgroups"), ("get", "configmaps")}
+_ALSO_OFF = {
+    ("list", "taskgroups", ""),
+    ("watch", "taskgroups", ""),
+    ("get", "configmaps", "gkm-task-group-kinds"),
+}
 """What the controllers use of them while `taskGroups.enabled` is off: they wait for deleted TaskGroups."""
 _USED = [
     right
     for right in TASK_GROUPS
     if right.account == "gkm-admission"
     or right.group == _CERTIFICATES
-    or ((right.verb, right.resource) in _ALSO_OFF and (right.resource == "taskgroups" or right.name))
+    or (right.verb, right.resource, right.name) in _ALSO_OFF
 ]
 RIGHTS = sorted({*BASE, *DOMAINS, *_USED, *TOPOLOGY, *POD_CACHES, *granted(sample())})
 """What the processes use in tests/partners/operator/test_rights_exactly_used.py, and what the sample opens besides.

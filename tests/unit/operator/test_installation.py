@@ -10,9 +10,9 @@ import pytest
 from gkm.api import crds
 from gkm.hoststate.pacing import Backoff
 from gkm.kube.errors import ApiError
-from gkm.kube.resources import DEFINITIONS
+from gkm.kube.resources import DEFINITIONS, NEEDED
 from gkm_operator import installation
-from gkm_operator.installation import OURS, KindsMissing, RightsMissing, foreign
+from gkm_operator.installation import KindsMissing, RightsMissing, foreign
 from support.kube.fake_api import FakeApi
 from support.operator.upstream import upstream
 
@@ -82,7 +82,7 @@ def ours(plural: str) -> Json:
     return crds.definitions()[f"gkm.io_{plural}.yaml"]
 
 
-@pytest.mark.parametrize("plural", [resource.plural for resource in OURS])
+@pytest.mark.parametrize("plural", [resource.plural for resource in NEEDED])
 def test_our_definitions_are_ours(plural: str) -> None:
     assert foreign(plural, ours(plural)) == ""
 

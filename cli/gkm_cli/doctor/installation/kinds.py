@@ -10,8 +10,7 @@ from gkm.api.config import Config
 from gkm.api.definition_origin import MIGRATION, DefinitionOrigin, compare
 from gkm.api.features import Feature, install
 from gkm.api.grammar import count_of
-from gkm.api.installation import NEEDED_KINDS
-from gkm.kube.resources import TASKGROUPS, Json
+from gkm.kube.resources import NEEDED, TASKGROUPS, Json
 
 from gkm_cli.doctor.findings import Finding, Severity, named, some
 from gkm_cli.doctor.installation.observed import InstallationFacts, Objects, problem
@@ -27,7 +26,7 @@ def missing(observed: InstallationFacts) -> Iterator[Finding]:
     for name, found in observed.definitions.items():
         if found is None:
             why = "no object of this kind can be created"
-            if name.partition(".")[0] in NEEDED_KINDS:
+            if name.partition(".")[0] in {resource.plural for resource in NEEDED}:
                 why = f"{why}, and the controllers do not start without it"
             yield problem(_KIND, name, "it is not installed", why, "gkm crds --apply")
 

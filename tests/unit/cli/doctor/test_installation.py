@@ -7,15 +7,14 @@ from typing import Any
 import pytest
 import yaml
 from gkm.api.crds import definitions
-from gkm.api.installation import NEEDED_KINDS
 from gkm.api.rollouts import RolloutPolicy, RolloutStatus
+from gkm.kube.resources import NEEDED
 from gkm_cli.doctor.checks import CHECKS
 from gkm_cli.doctor.findings import Finding, Severity, moment
 from gkm_cli.doctor.installation import caches, configuration, controllers, daemons, kinds, nodes, webhook
 from gkm_cli.doctor.installation.objects import NodeLease
 from gkm_cli.doctor.installation.observation import SOURCES, InstallationCheck
 from gkm_cli.doctor.installation.observed import InstallationFacts
-from gkm_operator.installation import OURS
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import convert
@@ -83,7 +82,8 @@ def test_kinds_that_a_later_version_extended_are_ours() -> None:
 
 
 def test_a_missing_kind_stops_the_controllers_only_if_they_need_it() -> None:
-    assert {resource.plural for resource in OURS} == NEEDED_KINDS
+    plurals = {"gkmcaches", "clustergkmcaches", "gkmcachenodes", "clustergkmcachenodes", "runs", "placementplans"}
+    assert {resource.plural for resource in NEEDED} == plurals
     made = observed(definitions=dict.fromkeys(["gkmcaches.gkm.io", "pools.gkm.io"]))
     needed, optional = (finding.why for finding in kinds.missing(made))
     assert needed == "no object of this kind can be created, and the controllers do not start without it"
