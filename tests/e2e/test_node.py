@@ -138,8 +138,7 @@ def machine() -> dict[str, object]:
         "links": re.findall(r"^\d+: (\S+):", links, re.MULTILINE),
         "firewall": firewall(),
         "cgroups": [path for path in files_below("/sys/fs/cgroup") if "/k8s.io" in path],
-        # The podman of tests beside makes the directory itself, once for each boot.
-        "files": [path for path in files_below(*PLACES) if path != "/run/runc"],
+        "files": files_below(*PLACES),
         "sysctls": [(Path("/proc/sys") / name).read_text() for name in SYSCTLS],
         "processes": processes("containerd", "kubelet", "runc"),
     }

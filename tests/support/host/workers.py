@@ -5,8 +5,11 @@ Each worker has partners of its own; a machine has one place for a node.
 
 from xdist.scheduler import LoadScopeScheduling
 
-ON_THIS_MACHINE = ("tests/e2e/",)
-"""The tests of the one node. Namespaces of other tests receive its unmounts (support.csi.namespaces)."""
+ON_THIS_MACHINE = ("tests/e2e/", "tests/partners/docs/test_container_by_podman.py")
+"""The tests of the one node, and podman, whose runc shows in the node's places and processes while it runs.
+
+Namespaces of other tests receive the node's unmounts (support.csi.namespaces).
+"""
 TOGETHER = (
     "tests/apiserver/operator/domains/",
     "tests/apiserver/operator/group_templates/",
