@@ -1,6 +1,7 @@
 """What Debian has for arm64: packages, fetched by this machine's apt without a change of it, and kernels."""
 
 import lzma
+import subprocess
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -8,7 +9,6 @@ from pathlib import Path
 from support.product_images import build as product_images
 from support.product_images.build_steps import Builder, Step
 
-MIRROR = "http://deb.debian.org/debian"
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 SUITE = "trixie"
 """Its kernel maps the ids of a tmpfs (Linux 6.3), which pods in user namespaces need; that of bookworm does not."""
@@ -20,12 +20,13 @@ def fetch(packages: Sequence[str], suite: str, directory: Path, builder: Builder
     """Return the files of packages of a suite and of all that they depend on; `directory` must not exist.
 
     Raises:
-        RuntimeError: apt failed; the message holds the end of its log.
+        RuntimeError: apt failed; the message holds the end of its log. Or this machine's apt knows no mirror of Debian.
     """
+    source = f"deb [arch=arm64 signed-by={KEYRING}] {_mirror()} {suite} main\n"
     for name in ("lists/partial", "cache/archives/partial"):
         (directory / name).mkdir(parents=True)
     (directory / "status").touch()
-    (directory / "sources").write_text(f"deb [arch=arm64 signed-by={KEYRING}] {MIRROR} {suite} main\n")
+    (directory / "sources").write_text(source)
     settings = {
         "APT::Architecture": "arm64",
         "APT::Architectures": "arm64",
@@ -41,6 +42,15 @@ def fetch(packages: Sequence[str], suite: str, directory: Path, builder: Builder
     install = ["install", "--yes", "--no-install-recommends", "--download-only", *packages]
     builder.run(Step(f"{packages[0]} and others for arm64 (download)", [*apt, *install]))
     return sorted((directory / "cache" / "archives").glob("*.deb"))
+
+
+def _mirror() -> str:
+    """Return the address from which this machine's apt has Debian's packages."""
+    targets = ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Label: Debian", "Identifier: Packages"]
+    found = subprocess.run(targets, capture_output=True, text=True, check=False).stdout.split()
+    if not found:
+        raise RuntimeError("apt knows no mirror of Debian on this machine; 'apt-get update' reads those it has")
+    return found[0]
 
 
 def kernel(page_kib: int) -> Path:
