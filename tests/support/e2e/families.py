@@ -1,6 +1,6 @@
 """Families on a real node: the settings under which captures become caches, and pods of one manifest."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -9,8 +9,10 @@ import yaml
 from gkm.images.reference import Reference
 from support.cluster.gkm_objects import MOUNT, Object
 from support.e2e.fleet import Fleet
+from support.e2e.torch_pods import compiling_model
 from support.e2e.triton_pods import compiling, hits
 from support.fakes import nvml_library
+from support.torch.cache import TorchCounters, parse
 
 SECONDS = 300.0
 """For a step of several processes on a loaded machine."""
@@ -66,12 +68,18 @@ class Family:
 
     def compiled(self, *kernels: int | str) -> list[bool]:
         """Run a pod to its end and delete it; return for each kernel whether Triton found it."""
+        return hits(self._run(lambda name, manifest: compiling(name, self.namespace, manifest, *kernels)))
+
+    def compiled_by_torch(self, *options: object) -> TorchCounters:
+        """Run a pod that compiles the model with torch to its end and delete it; return what torch counted."""
+        return parse(self._run(lambda name, manifest: compiling_model(name, self.namespace, manifest, *options)))
+
+    def _run(self, pod: Callable[[str, Mapping[str, str]], Object]) -> str:
         name = f"pod-{next(self._numbers)}"
-        manifest = {"cacheName": self.name, "mountPath": MOUNT}
-        self.fleet.cluster.apply(compiling(name, self.namespace, manifest, *kernels))
-        found = hits(self.fleet.ended(name, self.namespace))
+        self.fleet.cluster.apply(pod(name, {"cacheName": self.name, "mountPath": MOUNT}))
+        printed = self.fleet.ended(name, self.namespace)
         self.fleet.kubectl("delete", "pod", name, "--namespace", self.namespace, "--grace-period=0")
-        return found
+        return printed
 
     def warm(self, *kernels: int | str) -> str:
         """Start a pod that compiles, requests a capture, and goes on for an hour; return its name."""
