@@ -37,7 +37,8 @@ OURS = {"key": "gkm.io/nvlink-fabric-unhealthy", "effect": "NoSchedule"}
 FOREIGN = {"key": "example.com/repair", "value": "rack-7", "effect": "NoExecute", "timeAdded": "2026-11-01T00:00:00Z"}
 CONDITIONS = Fabric(node_conditions=True)
 TAINTS = Fabric(node_conditions=True, node_taint="NoSchedule")
-UNHEALTHY = NodeFabricStatus(health="unhealthy", message="GPU 1: route unhealthy")
+# With its domain, as an agent reports a GPU with a broken route: a node that was never in a domain has no fabric.
+UNHEALTHY = NodeFabricStatus(domain=DOMAIN, health="unhealthy", message="GPU 1: route unhealthy")
 PAGE = ROOT / "docs" / "reference" / "fabric.md"
 
 
@@ -145,7 +146,7 @@ def running(site: Site, settings: Fabric = CONDITIONS) -> Iterator[list[str]]:
 
 def test_a_report_becomes_the_condition_and_its_end_removes_it(site: Site) -> None:
     with running(site):
-        site.reports(NodeFabricStatus(health="unhealthy", message="GPU 1: route unhealthy"))
+        site.reports(UNHEALTHY)
         found = site.until("False", "FabricUnhealthy")
         assert (found["message"], bool(found["lastTransitionTime"])) == ("GPU 1: route unhealthy", True)
         site.reports(NodeFabricStatus(domain=DOMAIN, health="healthy"))
@@ -167,7 +168,7 @@ def test_a_restart_writes_nothing_and_a_node_that_stops_is_not_known(site: Site)
         site.reports(NodeFabricStatus(domain=DOMAIN, health="healthy", problems=["a port"]))
         site.until("True", "FabricHealthy")
         assert writes == []
-        site.reports(NodeFabricStatus(health="unhealthy", message="GPU 1"))
+        site.reports(UNHEALTHY)
         site.until("False", "FabricUnhealthy")
     assert writes == ["apply"]
 
