@@ -1,9 +1,7 @@
 """Agent and CSI driver on one disk: a pod that names a family gets the member that the agent chose."""
 
-import os
-import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,11 +10,12 @@ from gkm.hoststate import families, records
 from gkm.hoststate.names import CacheRef
 from gkm.images.reference import Reference
 from gkm.images.registries import push
-from support.agent.machine import HURRIED, REPOSITORY, Machine, machine_in
+from support.agent.machine import HURRIED_AGENT, REPOSITORY, Machine, machine_in
 from support.csi.driver import Client, driver
 from support.csi.namespaces import MountNamespace, private_namespace
 from support.csi.nodes import NodeFiles, node_files
-from support.host.waiting import scaled, until
+from support.host.fork_server import ForkedProcess
+from support.host.waiting import until
 from support.images.archives import cache_image
 from support.registry.clients import plain_client
 from support.registry.push import Target
@@ -66,16 +65,9 @@ class FamilyNode:
         return {name: cache.get("chosen", False) for name, cache in caches.items()}
 
 
-@contextmanager
-def agent_of(machine: Machine) -> Iterator["subprocess.Popen[bytes]"]:
+def agent_of(machine: Machine) -> AbstractContextManager[ForkedProcess]:
     """Run the agent; kill it at the end."""
-    command = machine.command("--health=127.0.0.1:0", program=HURRIED)
-    process = subprocess.Popen(command, env=os.environ | machine.variables, stderr=subprocess.DEVNULL)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait(scaled(60))
+    return machine.running(machine.arguments("--health=127.0.0.1:0"), HURRIED_AGENT)
 
 
 @pytest.fixture
@@ -107,7 +99,6 @@ def test_pods_get_the_newest_ready_member_and_follow_a_pin(family_node: FamilyNo
         assert node.mounted("csi-3") == "llama-1"
         until(lambda: node.reported() == {"llama-1": True, "llama-2": False}, "the node object to say so")
         agent.kill()
-        agent.wait(scaled(60))
 
     assert node.mounted("csi-4") == "llama-1"
     node.member(1)

@@ -1,5 +1,6 @@
 """Nothing of GKM remains on a node that it leaves, and nothing goes while a pod uses a volume."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,17 +10,18 @@ from gkm.hoststate import locks, records
 from gkm.hoststate.layout import Layout
 from gkm_agent.store import node_cleanup
 from support.agent.fakes import digest_of
+from support.agent.machine import AGENT
 from support.agent.node import Node
+from support.host import fork_server
 from support.host.waiting import scaled
 from support.peers import require
 
 DIGEST = digest_of("one")
-MAIN = (sys.executable, "-m", "gkm_agent.main", "--remove-state")
 
 
 def cleanup(layout: Layout) -> subprocess.CompletedProcess[str]:
-    words = [*MAIN, f"--state={layout.state}", f"--run={layout.run}", f"--kubelet={kubelet(layout)}"]
-    return subprocess.run(words, capture_output=True, text=True, timeout=scaled(60), check=False)
+    words = ["--remove-state", f"--state={layout.state}", f"--run={layout.run}", f"--kubelet={kubelet(layout)}"]
+    return fork_server.server(AGENT, os.environ).run(words, os.environ, scaled(60))
 
 
 def kubelet(layout: Layout) -> Path:
@@ -114,7 +116,8 @@ def test_a_process_that_still_runs_removes_nothing(node: Node, process: str) -> 
 def test_a_disk_of_its_own_stays_and_is_empty(tmp_path: Path, busy: str, code: int) -> None:
     require.root()
     (tmp_path / busy).mkdir(parents=True)
-    clean = f"{' '.join(MAIN)} --state=state --run=run --kubelet=kubelet; code=$?; ls -A state; exit $code"
+    program = f"{sys.executable} -m gkm_agent.main --remove-state"
+    clean = f"{program} --state=state --run=run --kubelet=kubelet; code=$?; ls -A state; exit $code"
     script = f"mount -t tmpfs none {busy} && touch {busy}/entries.json && {clean}"
     done = subprocess.run(
         ["unshare", "--mount", "sh", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False

@@ -1,15 +1,13 @@
 """The real agent follows the files that its policies name: a key that was replaced opens nothing, without a restart."""
 
-import os
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 import yaml
 from gkm.hoststate.pointers import CacheState, Pointer
-from support.agent.machine import HURRIED, Machine, is_ready
-from support.host.waiting import scaled, until
+from support.agent.machine import HURRIED_AGENT, Machine, is_ready
+from support.host.waiting import until
 from support.registry.faults import Fault, status
 from support.sigstore.key_signatures import SigningKey
 
@@ -29,14 +27,9 @@ def by_file(machine: Machine) -> Machine:
 @contextmanager
 def running(machine: Machine) -> Iterator[None]:
     """Run the agent until its cache is Ready, and on."""
-    command = machine.command(program=HURRIED)
-    process = subprocess.Popen(command, env=os.environ | machine.variables, stderr=subprocess.DEVNULL)
-    try:
+    with machine.running(machine.arguments(), HURRIED_AGENT):
         until(lambda: is_ready(machine), "the cache is Ready", 60)
         yield
-    finally:
-        process.terminate()
-        process.wait(scaled(30))
 
 
 def replace_key(machine: Machine, key: SigningKey) -> None:

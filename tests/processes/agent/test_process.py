@@ -5,12 +5,11 @@ import os
 import signal
 import socket
 import subprocess
-import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from support.agent.machine import REF, Machine, is_ready
 from support.fakes import nvml_library
 from support.host import ports
+from support.host.fork_server import ForkedProcess
 from support.host.waiting import until
 from support.kube import kubeconfigs
 from support.registry.faults import dripping, stalled
@@ -30,16 +30,17 @@ DEADLINE = 30
 """More than the process allows itself (main.END_SECONDS)."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Running:
-    """A running agent, the lines of its log, and its port."""
+    """A running agent, and its log."""
 
-    process: subprocess.Popen[str]
-    lines: list[str] = field(default_factory=list)
+    process: ForkedProcess
+    log: Path
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in list(self.lines)]
+        complete, _, _ = self.log.read_text(encoding="utf-8").rpartition("\n")
+        return [json.loads(line) for line in complete.splitlines()]
 
     def said(self, event: str) -> dict[str, Any] | None:
         return next((line for line in self.events if line["event"] == event), None)
@@ -69,20 +70,10 @@ class Running:
 
 
 @contextmanager
-def running(machine: Machine, *arguments: str, command: list[str] | None = None) -> Iterator[Running]:
-    command = [*(command or machine.command()), "--health=127.0.0.1:0", *arguments]
-    process = subprocess.Popen(command, env=os.environ | machine.variables, stderr=subprocess.PIPE, text=True)
-    agent = Running(process)
-    assert process.stderr is not None
-    reader = threading.Thread(target=agent.lines.extend, args=(process.stderr,))
-    reader.start()
-    try:
-        yield agent
-    finally:
-        process.kill()
-        process.wait(DEADLINE)
-        reader.join(DEADLINE)
-        process.stderr.close()
+def running(machine: Machine, *more: str, arguments: list[str] | None = None) -> Iterator[Running]:
+    arguments = [*(arguments or machine.arguments()), "--health=127.0.0.1:0", *more]
+    with machine.running(arguments) as process:
+        yield Running(process, machine.log)
 
 
 def test_without_kubernetes_health_and_metrics_are_served_as_with_it(machine: Machine) -> None:
@@ -160,8 +151,8 @@ def _parts(machine: Machine) -> bool:
 
 def test_an_api_server_that_is_away_makes_it_unready_and_never_unhealthy(machine: Machine) -> None:
     kubeconfig = kubeconfigs.write(machine.root / "kubeconfig", f"http://127.0.0.1:{ports.free()}")
-    command = [part for part in machine.command() if part not in {"--static", str(machine.manifests)}]
-    with running(machine, "--kubeconfig", str(kubeconfig), command=command) as agent:
+    arguments = [part for part in machine.arguments() if part not in {"--static", str(machine.manifests)}]
+    with running(machine, "--kubeconfig", str(kubeconfig), arguments=arguments) as agent:
         until(lambda: (agent.metric("gkm_api_requests_total", verb="list", code="none") or 0) > 0, "it was asked")
         until(lambda: "no reconcile pass" not in agent.get("/readyz")[1], "a pass has ended")
         assert agent.get("/healthz") == (200, "ok\n")

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -150,34 +151,28 @@ def test_an_invalid_manifest_is_logged_and_the_others_are_served(machine: Machin
 
 
 def test_it_follows_the_directory_until_it_is_stopped(machine: Machine) -> None:
-    with subprocess.Popen(machine.command(), env=os.environ | machine.variables, stderr=subprocess.PIPE) as process:
-        try:
-            until(lambda: is_ready(machine), "the cache is Ready")
-            (machine.manifests / "GKMCache-vector-add.yaml").unlink()
-            until(lambda: not list(machine.layout.store.iterdir()), "the entry is collected")
-            until(lambda: not (machine.root / "nodes" / "ml-apps").exists(), "the node object is gone")
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(scaled(20)) == 0
-        finally:
-            process.kill()
+    with machine.running(machine.arguments()) as process:
+        until(lambda: is_ready(machine), "the cache is Ready")
+        (machine.manifests / "GKMCache-vector-add.yaml").unlink()
+        until(lambda: not list(machine.layout.store.iterdir()), "the entry is collected")
+        until(lambda: not (machine.root / "nodes" / "ml-apps").exists(), "the node object is gone")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(scaled(20)) == 0
 
 
 def test_a_second_agent_on_the_same_state_is_refused(machine: Machine) -> None:
-    with subprocess.Popen(machine.command(), env=os.environ | machine.variables, stderr=subprocess.DEVNULL) as process:
-        try:
-            until(lambda: is_ready(machine), "the cache is Ready")
-            second = machine.once()
-            assert second.returncode == 1
-            assert "another gkm-agent runs on this state directory" in second.stderr
-        finally:
-            process.kill()
+    with machine.running(machine.arguments()):
+        until(lambda: is_ready(machine), "the cache is Ready")
+        second = machine.once()
+        assert second.returncode == 1
+        assert "another gkm-agent runs on this state directory" in second.stderr
 
 
 def test_killed_during_a_real_pull_it_ends_ready_after_a_restart(machine: Machine) -> None:
+    command = [sys.executable, "-m", "gkm_agent.main", *machine.arguments()]
     for event in ("pull started", "GPUs of this node changed"):
-        with subprocess.Popen(
-            machine.command(), env=os.environ | machine.variables, stderr=subprocess.PIPE, text=True
-        ) as process:
+        environment = os.environ | machine.variables
+        with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
             try:
                 assert process.stderr is not None
                 for line in process.stderr:

@@ -7,7 +7,7 @@ from functools import partial
 from unittest.mock import patch
 
 from gkm.kube import client, credentials
-from gkm_agent.main import main
+from gkm_agent import main as agent
 from gkm_agent.reconcile import reconciler
 
 READ_SECONDS = 4.0
@@ -17,10 +17,15 @@ RELOAD_SECONDS = 1.0
 RECONCILE_SECONDS = 1.0
 """Until the agent looks at what the CSI driver recorded."""
 
-if __name__ == "__main__":
+
+def main() -> None:
     with (
         patch.object(client, "connect", partial(client.connect, timeout=READ_SECONDS)),
         patch.object(credentials, "RELOAD_SECONDS", RELOAD_SECONDS),
         patch.object(reconciler, "RECONCILE_SECONDS", RECONCILE_SECONDS),
     ):
-        main()
+        agent.main()
+
+
+if __name__ == "__main__":
+    main()

@@ -2,8 +2,8 @@
 
 import os
 import subprocess
-import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,8 @@ from gkm.images.reference import Reference
 from gkm.images.registries import push
 from support.fakes import nvml_library
 from support.fakes.nvml_library import H100
+from support.host import fork_server
+from support.host.fork_server import ForkedProcess
 from support.host.waiting import scaled
 from support.images.archives import cache_image
 from support.registry.clients import plain_client
@@ -28,6 +30,8 @@ CACHE = Path(__file__).parents[2] / "data" / "triton-cache"
 REPOSITORY = "team/vector-add"
 HURRIED = ("-P", str(Path(__file__).with_name("hurried.py")))
 """Arguments of Python for the agent with shorter waits."""
+AGENT, HURRIED_AGENT = "gkm_agent.main:main", "support.agent.hurried:main"
+"""The agent, and the agent with shorter waits, for a server that forks it."""
 REF = CacheRef("ml-apps", "vector-add")
 
 
@@ -67,8 +71,13 @@ class Machine:
         }
         (self.manifests / f"{kind}-{name}.yaml").write_text(yaml.safe_dump(value))
 
-    def command(self, *arguments: str, program: Sequence[str] = ("-m", "gkm_agent.main")) -> list[str]:
-        """Return the command line of the agent; `program` may be HURRIED."""
+    @property
+    def log(self) -> Path:
+        """The standard error of the agent that `running` started last."""
+        return self.root / "agent.log"
+
+    def arguments(self, *more: str) -> list[str]:
+        """Return the arguments of the agent."""
         options = {
             "--static": self.manifests,
             "--config": self.root / "config.yaml",
@@ -76,22 +85,22 @@ class Machine:
             "--run": self.layout.run,
             "--node": "node-1",
         }
-        return [
-            sys.executable,
-            *program,
-            *[str(part) for pair in options.items() for part in pair],
-            *arguments,
-        ]
+        return [*(str(part) for pair in options.items() for part in pair), *more]
 
     def once(self) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            self.command("--once"),
-            env=os.environ | self.variables,
-            capture_output=True,
-            text=True,
-            timeout=scaled(60),
-            check=False,
-        )
+        environment = os.environ | self.variables
+        return fork_server.server(AGENT, environment).run(self.arguments("--once"), environment, scaled(60))
+
+    @contextmanager
+    def running(self, arguments: Sequence[str], program: str = AGENT) -> Iterator[ForkedProcess]:
+        """Run the agent until the block ends, and kill it then; `program` is AGENT or HURRIED_AGENT."""
+        environment = os.environ | self.variables
+        with Path(os.devnull).open("r+b") as nothing, self.log.open("wb") as log:
+            process = fork_server.server(program, environment).start(arguments, environment, (nothing, nothing, log))
+        try:
+            yield process
+        finally:
+            process.kill()
 
     def pointer(self, ref: CacheRef = REF) -> Pointer | None:
         return pointers.load(self.layout, ref)

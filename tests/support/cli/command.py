@@ -7,12 +7,12 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack, redirect_stderr, redirect_stdout
-from functools import cache
 from pathlib import Path
 from unittest.mock import patch
 
 from gkm_cli.main import main
-from support.cli.fork_server import ForkServer, startup
+from support.host import fork_server
+from support.host.fork_server import startup
 from support.host.waiting import scaled
 from support.registry.server import Registry
 from support.sigstore.key_signatures import SigningKey
@@ -20,6 +20,7 @@ from support.sigstore.key_signatures import SigningKey
 SECONDS = scaled(120.0)
 """For one command."""
 _STARTUP = startup(os.environ)
+_IMPORTED = "support.cli.imported_gkm:main"
 KEY = SigningKey()
 CACHE = Path(__file__).parents[2] / "data" / "triton-cache"
 
@@ -42,11 +43,7 @@ def forked(
     words: Sequence[str], environment: dict[str, str], user: tuple[str, ...] = (), typed: bytes = b""
 ) -> subprocess.CompletedProcess[str]:
     """Run the command in a fork of a process that starts as one in `environment` would, by the command `user`."""
-    try:
-        return _server(user, frozenset(startup(environment).items())).run(words, environment, SECONDS, typed)
-    except subprocess.TimeoutExpired:
-        _server.cache_clear()
-        raise
+    return fork_server.server(_IMPORTED, environment, user).run(words, environment, SECONDS, typed)
 
 
 def gkm_in_this_process(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -64,12 +61,6 @@ def gkm_in_this_process(*arguments: object) -> subprocess.CompletedProcess[str]:
             code = end.code or 0
     assert isinstance(code, int)
     return subprocess.CompletedProcess(typed, code, out.getvalue(), err.getvalue())
-
-
-@cache
-def _server(user: tuple[str, ...], started: frozenset[tuple[str, str]]) -> ForkServer:
-    others = {name: value for name, value in os.environ.items() if name not in startup(os.environ)}
-    return ForkServer(others | dict(started), user)
 
 
 def pushed(registry_server: Registry, name: str = "vector-add") -> str:
