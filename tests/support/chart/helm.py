@@ -1,9 +1,11 @@
 """Renders deploy/chart/gkm with the real Helm, as `helm template` does."""
 
+import copy
 import json
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +34,13 @@ class Document:
 
     @property
     def value(self) -> Object:
-        found: Object = yaml.load(self.text, yaml.CSafeLoader)
-        return found
+        """The object, which the caller may change."""
+        return copy.deepcopy(_parsed(self.text))
 
     @property
     def key(self) -> tuple[str, str, str]:
         """Kind, namespace and name, by which the API server finds it."""
-        found = self.value
+        found = _parsed(self.text)
         return found["kind"], found["metadata"].get("namespace", ""), found["metadata"]["name"]
 
 
@@ -61,22 +63,38 @@ def helm(*words: str | Path, values: Values | None = None) -> str:
 def render(
     values: Values | None = None, files: Sequence[Path] = (), *, namespace: str = "default", hooks: bool = False
 ) -> list[Document]:
-    """Return the objects of the chart with these values over those of the values files, `hooks` among them."""
+    """Return the objects of the chart with these values over those of the values files, `hooks` among them.
+
+    Helm renders the same values once in a process.
+    """
+    return list(_rendered(json.dumps(values or {}), tuple(files), namespace, hooks))
+
+
+@cache
+def _rendered(values: str, files: Sequence[Path], namespace: str, hooks: bool) -> Sequence[Document]:  # noqa: FBT001 -- a key of the cache
     words: list[str | Path] = ["template", "gkm", CHART, "--namespace", namespace]
     words += [] if hooks else ["--no-hooks"]
     for file in files:
         words += ["--values", file]
     found = []
-    for part in helm(*words, values=values or {}).split("\n---\n"):
+    for part in helm(*words, values=json.loads(values)).split("\n---\n"):
         head, _, text = part.removeprefix("---\n").partition("\n")
         source = head.removeprefix("# Source: gkm/templates/")
         found.append(Document(source, _without_blank_lines(text)))
     return found
 
 
+@cache
 def _without_blank_lines(text: str) -> str:
     """Return a text without the lines that templates leave behind, which no value of ours contains."""
     lines = [line.rstrip() for line in text.splitlines()]
     short = "".join(f"{line}\n" for line in lines if line)
-    assert yaml.load(short, yaml.CSafeLoader) == yaml.load(text, yaml.CSafeLoader)
+    assert _parsed(short) == yaml.load(text, yaml.CSafeLoader)
     return short
+
+
+@cache
+def _parsed(text: str) -> Object:
+    """Return the object of a text; most texts are the same for many values."""
+    found: Object = yaml.load(text, yaml.CSafeLoader)
+    return found

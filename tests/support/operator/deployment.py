@@ -1,6 +1,7 @@
 """A registry with signed and unsigned images, the configuration that trusts the key, and the operator as a process."""
 
 import copy
+import functools
 import json
 import sys
 from collections.abc import Iterator, Mapping
@@ -143,6 +144,12 @@ def called_here(configuration: dict[str, Any], port: int, *conditions: dict[str,
 
 
 def _resources(directory: Path) -> list[dict[str, Any]]:
+    """Return the objects of a directory, which the caller may change."""
+    return copy.deepcopy(_parsed(directory))
+
+
+@functools.cache
+def _parsed(directory: Path) -> list[dict[str, Any]]:
     names = yaml.load((directory / "kustomization.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)["resources"]
     texts = ((directory / name).read_text(encoding="utf-8") for name in names)
     return [document for text in texts for document in yaml.load_all(text, yaml.CSafeLoader)]
