@@ -52,7 +52,7 @@ class Layouts:
         ordered = [row[-1] for row in rows]
         if ordered and ordered[0].slots == 1 and len({group.scope for group in groups}) == 1:
             return _sequential(ordered, groups)
-        found = self._best(ordered, groups) if len(ordered) <= MAX_NODES else lay_out_greedily(ordered, groups)
+        found = self._numbered(ordered, groups)
         names = [node.name for node in ordered]
         return tuple(
             [
@@ -63,11 +63,18 @@ class Layouts:
             ]
         )
 
-    def _best(self, nodes: Sequence[NodeSlots], groups: Sequence[GroupDemand]) -> Numbered:
+    def _numbered(self, nodes: Sequence[NodeSlots], groups: Sequence[GroupDemand]) -> Numbered:
         alike = tuple([node[1:] for node in nodes]), tuple(groups)
         if alike in self._known:
             return self._known[alike]
         found = lay_out_greedily(nodes, groups)
+        if len(nodes) <= MAX_NODES:
+            found = self._best(nodes, groups, found)
+        self._known[alike] = found
+        return found
+
+    def _best(self, nodes: Sequence[NodeSlots], groups: Sequence[GroupDemand], found: Numbered) -> Numbered:
+        """Return the best layout that the search finds, or the one that was found before."""
         each = [least_costs(nodes, group) for group in groups]
         used = fewest_nodes([node.slots for node in nodes], sum(group.pods for group in groups))
         bound = sum(shared for shared, _ in each), max(used, sum(pairs for _, pairs in each))
@@ -75,7 +82,6 @@ class Layouts:
             search = Search(nodes, groups, found.costs)
             found = search.better() or found
             self.steps -= search.steps
-        self._known[alike] = found
         return found
 
 

@@ -153,3 +153,17 @@ def test_domains_that_are_alike_are_laid_out_once_with_names_of_their_own() -> N
     two = layouts.lay_out([node._replace(name=f"other-{node.name}") for node in nodes(4, 4)], wanted)
     assert layouts.steps == left
     assert [group.spares for group in two] == [tuple(f"other-{name}" for name in group.spares) for group in one]
+
+
+def test_large_domains_that_are_alike_are_laid_out_once_with_names_of_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    layouts = Layouts()
+    one = layouts.lay_out(nodes(*[4] * 9), [GroupDemand(6, 1)] * 2)
+    monkeypatch.delattr("gkm.packing.nodes.layout.lay_out_greedily")
+    two = layouts.lay_out(
+        [node._replace(name=f"other-{node.name}") for node in nodes(*[4] * 9)], [GroupDemand(6, 1)] * 2
+    )
+    assert [dict(group.pods) for group in two] == [
+        {f"other-{name}": count for name, count in group.pods} for group in one
+    ]
