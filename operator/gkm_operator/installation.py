@@ -167,7 +167,8 @@ def _read(api: Api, lease: tuple[str, str]) -> None:
 
 def foreign(plural: str, found: Mapping[str, Any]) -> str:
     """Return why a CustomResourceDefinition is not GKM's; "" if it is. Additional fields are allowed."""
-    comparison = compare(crds.definitions()[f"{GROUP}_{plural}.yaml"], found)
+    (ours,) = (kind for kind in crds.KINDS if kind.plural == plural)
+    comparison = compare(crds.definition(ours), found)
     if comparison.origin in (DefinitionOrigin.SAME, DefinitionOrigin.LATER):
         return ""
     name, difference = f"the API server's CustomResourceDefinition {plural}.{GROUP}", comparison.difference
