@@ -6,6 +6,7 @@ in random order, are filled until that is reached: four of five wholly, one of f
 
 import random
 from dataclasses import dataclass
+from functools import cache
 
 from gkm.packing.values import Location, Node, Policy, Request
 
@@ -54,6 +55,7 @@ _SIZES = {
 RUNS = tuple(Run(name, groups, gpus) for name, sizes in _SIZES.items() for groups, gpus in sizes)
 
 
+@cache
 def inventory(name: str, seed: int = 1) -> tuple[Node, ...]:
     """Return the nodes of a shape by its name, the same for the same seed."""
     return generated(SHAPES[name], random.Random(f"{name} {seed}"))

@@ -3,6 +3,7 @@
 import tracemalloc
 from collections import Counter
 from dataclasses import replace
+from functools import cache
 from random import Random
 
 import msgspec
@@ -11,6 +12,7 @@ from gkm.api.plans import PlanSpec, SpareShare
 from gkm.api.runs import RunAreaRule, RunSpec
 from gkm.packing.conversion import PlanUnreadable, gpus_by_node, groups_of, plan_spec, request
 from gkm.packing.hashing import plan_hash
+from gkm.packing.inventory import Inventory
 from gkm.packing.plan import plan
 from gkm.packing.values import AreaRule, Group, Level, Location, Node, Plan, Request
 from hypothesis import given
@@ -81,14 +83,21 @@ def _plain(group: Group) -> Group:
     "name", ["gpu-{:05}", "ip-10-0-{}.region-1.compute.internal", "pool-{:04x}-{:04x}"], ids=["numbered", "long", "odd"]
 )
 def test_a_plan_of_ten_thousand_nodes_is_below_500_kilobytes(name: str, group_gpus: int) -> None:
-    chance = Random(1)
-    nodes = [Node(name.format(*_numbers(index, chance)), _domain(index), 8, 8) for index in range(10_080)]
     pod = min(8, group_gpus)
-    answer = plan(nodes, Request(gpus=80_000 // group_gpus * group_gpus, pod_gpus=pod, group_gpus=group_gpus), VERSION)
+    request = Request(gpus=80_000 // group_gpus * group_gpus, pod_gpus=pod, group_gpus=group_gpus)
+    answer = plan(_ten_thousand(name), request, VERSION)
     assert isinstance(answer, Plan)
     spec = plan_spec(answer, "nvidia-h100-80gb-hbm3")
     assert len(msgspec.json.encode(spec)) < 500_000
     assert groups_of(spec) == answer.groups
+
+
+@cache
+def _ten_thousand(name: str) -> Inventory:
+    chance = Random(1)
+    return Inventory.from_nodes(
+        Node(name.format(*_numbers(index, chance)), _domain(index), 8, 8) for index in range(10_080)
+    )
 
 
 def _numbers(index: int, chance: Random) -> tuple[int, int]:

@@ -1,23 +1,34 @@
 """Several nodes lost at once: the fewest groups move, as an independent integer program says, and the others stay.
 
-Runs have rules for areas or none. `GKM_PACKING_EXAMPLES` is how many seeds are drawn of each: 120 without it.
+Runs have rules for areas or none. `GKM_PACKING_EXAMPLES` is how many seeds are drawn of each: without it those that
+support.examples runs of 120.
 """
 
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from random import Random
 
 import pytest
 from gkm.packing.plan import plan
 from gkm.packing.replanning.replan import replan
-from gkm.packing.values import AreaRule, FormerPlan, Group, Level, Location, Node, Plan, Replanned, Request
+from gkm.packing.values import AreaRule, FormerPlan, Group, Level, Location, Node, Plan, Refusal, Replanned, Request
+from support.examples import examples
 from support.packing.area_rules import Moves, broken_rules, drawn, located
 from support.packing.checker import false_groups
 from support.packing.replanning import standing, untouched
 
-SEEDS = int(os.environ.get("GKM_PACKING_EXAMPLES", "120"))
-PART = 40
+EXAMPLES = os.environ.get("GKM_PACKING_EXAMPLES")
+SEEDS = int(EXAMPLES or 120)
+DRAWN = SEEDS if EXAMPLES else examples(SEEDS)
+
+
+@cache
+def before_the_loss(seed: int, *, ruled: bool) -> tuple[Sequence[Node], Request, Plan | Refusal]:
+    nodes, request = drawn(seed)
+    request = request if ruled else replace(request, per_area=())
+    return nodes, request, plan(nodes, request, "v")
 
 
 def moved(former: Sequence[Group], groups: Sequence[Group]) -> int:
@@ -52,23 +63,20 @@ def judge(nodes: Sequence[Node], former: Sequence[Group], request: Request, seed
 @pytest.mark.parametrize("ruled", [True, False], ids=["rules", "no rules"])
 def test_a_loss_of_several_nodes_moves_the_fewest_groups(*, ruled: bool, lost: int) -> None:
     fits = 0
-    for seed in range(SEEDS):
-        nodes, request = drawn(seed)
-        request = request if ruled else replace(request, per_area=())
-        made = plan(nodes, request, "v")
+    for seed in range(DRAWN):
+        nodes, request, made = before_the_loss(seed, ruled=ruled)
         if isinstance(made, Plan):
             used = sorted({share.node for group in made.groups for share in group.shares})
             gone = set(Random(f"{lost} of {seed}").sample(used, min(lost, len(used))))
             fits += judge([node for node in nodes if node.name not in gone], made.groups, request, seed)
-    assert fits >= SEEDS // 12, "hardly any run fits after its loss"
+    assert fits >= DRAWN // 12, "hardly any run fits after its loss"
 
 
 @pytest.mark.parametrize("seed", range(SEEDS // 2))
 def test_a_rule_that_comes_later_moves_the_fewest_groups(seed: int) -> None:
-    nodes, request = drawn(seed)
-    made = plan(nodes, replace(request, per_area=()), "v")
+    nodes, _, made = before_the_loss(seed, ruled=False)
     if isinstance(made, Plan):
-        judge(nodes, made.groups, request, seed)
+        judge(nodes, made.groups, drawn(seed)[1], seed)
 
 
 def test_layers_stay_together_when_nodes_of_two_are_lost() -> None:
