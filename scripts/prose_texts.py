@@ -61,10 +61,10 @@ def python(path: str, source: str) -> Iterator[Text]:
 
     A message is a string of three words or more: a log event, an error, a help text.
     """
-    tree = ast.parse(source)
-    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
-    for node in ast.walk(tree):
+    nodes = list(ast.walk(ast.parse(source)))
+    docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    parts = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in nodes:
         if id(node) in parts or not isinstance(node, ast.Constant | ast.JoinedStr):
             continue
         text = masked(_string(node))

@@ -14,7 +14,8 @@ It cannot judge whether the reason that a test names is the right one.
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
 NAMED = frozenset({
@@ -216,4 +217,10 @@ def _pairs(compare: ast.Compare) -> Iterator[tuple[ast.expr, ast.cmpop, ast.expr
 
 
 def _all(tree: ast.AST, kind: type[_Node]) -> Iterator[_Node]:
-    return (node for node in ast.walk(tree) if isinstance(node, kind))
+    return (node for node in _nodes(tree) if isinstance(node, kind))
+
+
+@lru_cache(maxsize=16)
+def _nodes(tree: ast.AST) -> Sequence[ast.AST]:
+    """Return all nodes of a tree: each check looks at those of the same function."""
+    return tuple(ast.walk(tree))

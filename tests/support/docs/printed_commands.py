@@ -22,11 +22,12 @@ def texts() -> tuple[tuple[str, str], ...]:
 
 
 def _texts(path: Path) -> Iterator[tuple[str, str]]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    inner = {id(each) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for each in node.values}
-    for node in ast.walk(tree):
-        if id(node) not in docstrings | inner and (text := _text(node)):
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    inner = {id(each) for node in nodes if isinstance(node, ast.JoinedStr) for each in node.values}
+    left_out = docstrings | inner
+    for node in nodes:
+        if id(node) not in left_out and (text := _text(node)):
             yield f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}", text
 
 
