@@ -40,21 +40,20 @@ def verdict(site: Site) -> Verdict:
     return Verifier(Verification(policies=[policy])).verify(site.client, site.ref, "team")
 
 
-def attach(site: Site, number: int, kind: str, annotations: dict[str, str], size: int = 2) -> None:
-    """Attach an artifact other than a signature."""
+def attach(site: Site, count: int, kind: str, annotations: dict[str, str]) -> None:
+    """Attach so many artifacts other than signatures."""
     place = target(site)
     _, image = place.get(f"manifests/{site.ref.target}")
-    place.manifest(
-        {
-            "schemaVersion": 2,
-            "mediaType": OCI_MANIFEST,
-            "artifactType": kind,
-            "config": place.blob(b"{}", OCI_EMPTY),
-            "layers": [place.blob(b"x" * size, "text/plain")],
-            "annotations": {**annotations, "number": str(number)},
-            "subject": {"mediaType": OCI_MANIFEST, "size": len(image), "digest": site.ref.target},
-        }
-    )
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": OCI_MANIFEST,
+        "artifactType": kind,
+        "config": place.blob(b"{}", OCI_EMPTY),
+        "layers": [place.blob(b"xx", "text/plain")],
+        "subject": {"mediaType": OCI_MANIFEST, "size": len(image), "digest": site.ref.target},
+    }
+    for number in range(count):
+        place.manifest({**manifest, "annotations": {**annotations, "number": str(number)}})
 
 
 @pytest.mark.parametrize(
@@ -67,8 +66,7 @@ def attach(site: Site, number: int, kind: str, annotations: dict[str, str], size
     ],
 )
 def test_a_signature_counts_among_other_artifacts(crowded: Site, kind: str, annotations: dict[str, str]) -> None:
-    for number in range(BESIDE):
-        attach(crowded, number, kind, annotations)
+    attach(crowded, BESIDE, kind, annotations)
     sign_bundle(target(crowded), crowded.ref.target, KEY)
     found = verdict(crowded)
     assert found.verified is True, found.message
@@ -92,8 +90,7 @@ def test_attached_legacy_signatures_of_others_hide_no_bundle_and_no_tag(crowded:
 
 
 def test_attestations_beyond_the_limit_hide_no_signature(crowded: Site) -> None:
-    for number in range(BESIDE + 40):
-        attach(crowded, number, BUNDLE, {PREDICATE: PROVENANCE})
+    attach(crowded, BESIDE + 40, BUNDLE, {PREDICATE: PROVENANCE})
     sign_bundle(target(crowded), crowded.ref.target, KEY)
     assert verdict(crowded).verified is True
 
