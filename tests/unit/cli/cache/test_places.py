@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,22 +13,31 @@ from support.cli.command import CACHE, content, gkm
 from support.images.signers import private_key
 from support.registry import faults
 from support.registry.server import Registry
+from support.registry.store import Repository
 
 PASSWORD = {"COSIGN_PASSWORD": "of the test"}
 
 
-@pytest.fixture
-def pair(tmp_path: Path) -> tuple[Path, Path]:
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A private and a public key."""
-    key = private_key()
-    (tmp_path / "t.key").write_bytes(keys.encrypted(key, PASSWORD["COSIGN_PASSWORD"].encode(), 1 << 10))
-    (tmp_path / "t.pub").write_bytes(key.public.pem)
-    return tmp_path / "t.key", tmp_path / "t.pub"
+    directory, key = tmp_path_factory.mktemp("pair"), private_key()
+    (directory / "t.key").write_bytes(keys.encrypted(key, PASSWORD["COSIGN_PASSWORD"].encode(), 1 << 10))
+    (directory / "t.pub").write_bytes(key.public.pem)
+    return directory / "t.key", directory / "t.pub"
+
+
+@pytest.fixture(scope="module")
+def built_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The layout that `gkm cache build` wrote. Shared: copy it."""
+    directory = tmp_path_factory.mktemp("built") / "layout"
+    built(f"oci:{directory}")
+    return directory
 
 
 @pytest.fixture
-def layout(tmp_path: Path) -> str:
-    return built(f"oci:{tmp_path}/layout")
+def layout(built_once: Path, tmp_path: Path) -> str:
+    return f"oci:{shutil.copytree(built_once, tmp_path / 'layout')}"
 
 
 def built(to: str, *options: str) -> str:
@@ -154,13 +164,24 @@ def test_a_diff_without_an_answer_has_another_exit_code(layout: str, tmp_path: P
     assert (done.returncode, "there is no such directory" in done.stderr) == (2, True)
 
 
-@pytest.fixture
-def stored(registry_server: Registry, layout: str, pair: tuple[Path, Path]) -> str:
-    """A signed image in the registry, by its tag."""
-    ref = f"{registry_server.host}/team/llama:1"
+@pytest.fixture(scope="module")
+def stored_once(built_once: Path, pair: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Repository:
+    """The repository of a signed image with the tag 1. Shared: copy it."""
+    layout = f"oci:{shutil.copytree(built_once, tmp_path_factory.mktemp('stored') / 'layout')}"
     sign(layout, pair[0])
-    assert gkm("cache", "copy", layout, ref).returncode == 0
-    return ref
+    with Registry.start() as registry:
+        assert gkm("cache", "copy", layout, f"{registry.host}/team/llama:1").returncode == 0
+        return registry.store.repository("team/llama")
+
+
+@pytest.fixture
+def stored(registry_server: Registry, stored_once: Repository) -> str:
+    """A signed image in the registry of this test, by its tag."""
+    own = registry_server.store.repository("team/llama")
+    own.blobs.update(stored_once.blobs)
+    own.manifests.update(stored_once.manifests)
+    own.tags.update(stored_once.tags)
+    return f"{registry_server.host}/team/llama:1"
 
 
 def pinned(ref: str) -> str:

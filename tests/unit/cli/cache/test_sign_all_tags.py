@@ -6,9 +6,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from gkm.images.signing.keys import encrypted
 from gkm_cli.cache import tag_signing
 from gkm_cli.output import CommandFailed
 from support.cli.command import gkm
+from support.images.signers import private_key
 from support.registry.push import OCI_LAYER_GZIP, Target
 from support.registry.server import Registry
 
@@ -18,13 +20,15 @@ MISSING = f"sha256:{'0' * 64}"
 """A digest that no manifest has."""
 
 
-@pytest.fixture
-def keys(tmp_path: Path) -> Path:
-    """A directory with two key pairs."""
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with two key pairs as `gkm keygen` writes them, whose password is as cheap to try as can be."""
+    directory = tmp_path_factory.mktemp("keys")
     for prefix in ("old", "new"):
-        made = gkm("keygen", "--output-key-prefix", tmp_path / prefix, env=os.environ | PASSWORD)
-        assert made.returncode == 0, made.stderr
-    return tmp_path
+        key = private_key()
+        (directory / f"{prefix}.key").write_bytes(encrypted(key, PASSWORD["COSIGN_PASSWORD"].encode(), scrypt_n=2))
+        (directory / f"{prefix}.pub").write_bytes(key.public.pem)
+    return directory
 
 
 @pytest.fixture
@@ -118,8 +122,8 @@ def test_tags_of_signatures_are_bounded_too() -> None:
         tag_signing.image_tags(["1", *of_signatures], 2)
 
 
-def test_a_layout_is_signed_as_a_repository(repository: str, keys: Path) -> None:
-    layout = keys / "layout"
+def test_a_layout_is_signed_as_a_repository(repository: str, keys: Path, tmp_path: Path) -> None:
+    layout = tmp_path / "layout"
     for tag in ("1", "2"):
         copied = gkm("cache", "copy", f"{repository}:{tag}", f"oci:{layout}:{tag}", "--plain-http")
         assert copied.returncode == 0, copied.stderr
