@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 import msgspec
 from gkm.api.meta import GROUP
 from gkm.api.node_names import fold_sorted
+from gkm.api.plans import PlanMetrics
 from gkm.api.runs import RUN_LABEL
 from gkm.packing.conversion import plan_fragmentation, plan_spec
 from gkm.packing.explanation import Explanation
 from gkm.packing.fragmentation import Fragmentation, Row
 from gkm.packing.inventory import Inventory
 from gkm.packing.usable_nodes import UsableNodes
-from gkm.packing.values import Fix, Group, Level, Location, Metrics, Plan, Refusal, Replanned
+from gkm.packing.values import Fix, Group, Level, Location, Plan, Refusal, Replanned
 from gkm.topology.nodes import DEFAULT_TOLERATIONS
 from gkm.topology.quarantine import Quarantined
 
@@ -126,7 +127,7 @@ def _explanation(explanation: Explanation) -> Json:
     }
 
 
-def _figures(metrics: Metrics | None) -> Json:
+def _figures(metrics: PlanMetrics | None) -> Json:
     if metrics is None:
         return {}
     return {

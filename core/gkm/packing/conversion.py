@@ -5,13 +5,15 @@ Names of nodes are folded in a PlacementPlan. A plan that another build wrote is
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import chain, groupby, pairwise
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from msgspec import structs
+
 from gkm.api import plans
 from gkm.api.node_names import fold, unfold
-from gkm.api.runs import MAX_GPUS, RunAreaRule, RunMalleability, RunSelector, RunSpec
+from gkm.api.runs import MAX_GPUS, RunAreaRule, RunMalleability, RunSpec
 from gkm.packing.values import (
     AREAS,
     AreaRule,
@@ -28,8 +30,8 @@ from gkm.packing.values import (
     Spare,
     Within,
 )
-from gkm.topology.eligibility import NodeDemand, PodDemand, Scope, Selector
-from gkm.topology.nodes import DEFAULT_TOLERATIONS, Toleration, thousandths
+from gkm.topology.eligibility import NodeDemand, PodDemand
+from gkm.topology.nodes import DEFAULT_TOLERATIONS, thousandths
 
 if TYPE_CHECKING:
     from gkm.api.runs import AreaName
@@ -44,11 +46,8 @@ def demand(spec: RunSpec) -> NodeDemand:
     Raises:
         ValueError: two of its scopes share a name, or a request is no quantity.
     """
-    tolerations: tuple[Toleration, ...] = DEFAULT_TOLERATIONS
-    if spec.tolerations is not None:
-        tolerations = tuple(Toleration(one.key, one.operator, one.value, one.effect) for one in spec.tolerations)
-    scopes = tuple(Scope(scope.name, _selector(scope.selector)) for scope in spec.scopes)
-    return NodeDemand(spec.flavor, _selector(spec.selector), scopes, tolerations, pod_of(spec))
+    tolerations = DEFAULT_TOLERATIONS if spec.tolerations is None else tuple(spec.tolerations)
+    return NodeDemand(spec.flavor, spec.selector, tuple(spec.scopes), tolerations, pod_of(spec))
 
 
 def request(run: RunSpec | plans.PlanRequest, policy: str) -> Request:
@@ -106,10 +105,6 @@ def pod_of(spec: RunSpec) -> PodDemand:
     )
 
 
-def _selector(selector: RunSelector) -> Selector:
-    return Selector(selector.region, selector.cluster, selector.labels)
-
-
 class PlanUnreadable(ValueError):
     """A PlacementPlan is invalid, so the planner did not write it; the message names the group."""
 
@@ -136,7 +131,12 @@ def plan_spec(plan: Plan, flavor: str, fragmentation: plans.PlanFragmentation | 
             within=run.within.value if run.within else None,
             balanced=run.balanced,
             per_area=[
-                RunAreaRule(cast("AreaName", rule.level.value), rule.max_groups, rule.max_nodes, _together(rule))
+                RunAreaRule(
+                    cast("AreaName", rule.level.value),
+                    rule.max_groups,
+                    rule.max_nodes,
+                    rule.multiple if rule.multiple > 1 else None,
+                )
                 for rule in run.per_area
             ],
             spares=run.spares,
@@ -144,12 +144,8 @@ def plan_spec(plan: Plan, flavor: str, fragmentation: plans.PlanFragmentation | 
             scopes=[plans.PlanScope(ceiling.scope, ceiling.gpus) for ceiling in run.ceilings],
         ),
         groups=list(_planned_groups(plan.groups)),
-        metrics=plans.PlanMetrics(**asdict(plan.metrics), fragmentation=fragmentation),
+        metrics=structs.replace(plan.metrics, fragmentation=fragmentation),
     )
-
-
-def _together(rule: AreaRule) -> int | None:
-    return rule.multiple if rule.multiple > 1 else None
 
 
 def plan_fragmentation(found: "Fragmentation") -> plans.PlanFragmentation:

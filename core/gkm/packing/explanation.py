@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gkm.api.grammar import agree, count_of
+from gkm.api.plans import PlanMetrics
 from gkm.packing.domains.capacity import Capacity, capacity
 from gkm.packing.fixes import Changes, changes
 from gkm.packing.inventory import Integers, Inventory
 from gkm.packing.plan import plan
-from gkm.packing.values import Fix, Metrics, Plan, Policy, Refusal, Request, TooLargeError
+from gkm.packing.values import Fix, Plan, Policy, Refusal, Request, TooLargeError
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +19,7 @@ class Alternative:
     """The figures of the plan under one policy, or a sentence that says why it has none. `chosen`: the run's policy."""
 
     policy: Policy
-    metrics: Metrics | None
+    metrics: PlanMetrics | None
     chosen: bool
     problem: str = ""
 
@@ -63,7 +64,7 @@ def _alternative(inventory: Inventory, answer: Plan, policy: Policy) -> Alternat
     return Alternative(policy, other.metrics, chosen=False)
 
 
-def _reasons(offer: Capacity, answer: Plan, by_policy: Mapping[Policy, Metrics]) -> tuple[str, ...]:
+def _reasons(offer: Capacity, answer: Plan, by_policy: Mapping[Policy, PlanMetrics]) -> tuple[str, ...]:
     """Return a few sentences: size, spares, what the policy compares first, the next of it, and what others give.
 
     `by_policy` are the metrics of every policy under which the run was planned.
@@ -180,7 +181,7 @@ def _most_groups(count: int, capacities: tuple[Integers, Integers]) -> int:
     return max(most, most - int(whole[count - 1]) + other + 1)
 
 
-def _trade(answer: Plan, by_policy: Mapping[Policy, Metrics]) -> Iterator[str]:
+def _trade(answer: Plan, by_policy: Mapping[Policy, PlanMetrics]) -> Iterator[str]:
     """Yield the improvements that each other policy gives, or that no policy gives any."""
     mine = answer.metrics
     others = {policy: metrics for policy, metrics in by_policy.items() if policy is not answer.request.policy}
@@ -196,7 +197,7 @@ def _trade(answer: Plan, by_policy: Mapping[Policy, Metrics]) -> Iterator[str]:
         yield f"{' and '.join(sorted(others))} would give the same figures"
 
 
-def _figures(metrics: Metrics) -> tuple[int, int, int]:
+def _figures(metrics: PlanMetrics) -> tuple[int, int, int]:
     return metrics.domains, metrics.blocks, metrics.stranded_gpus
 
 

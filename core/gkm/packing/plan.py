@@ -13,6 +13,7 @@ from time import monotonic
 import numpy as np
 
 from gkm.api.grammar import agree, count_of
+from gkm.api.plans import PlanMetrics
 from gkm.packing.area_rules import rule_text, without_racks
 from gkm.packing.domains.capacity import Capacity, capacity
 from gkm.packing.hashing import plan_hash
@@ -26,7 +27,6 @@ from gkm.packing.values import (
     Distance,
     Group,
     Level,
-    Metrics,
     Node,
     Plan,
     Policy,
@@ -96,7 +96,7 @@ def _planned(offer: Capacity, request: Request, sized: Request, inventory_versio
     )
 
 
-def metrics(offer: Capacity, request: Request, groups: Sequence[Group], bound: int | None) -> Metrics:
+def metrics(offer: Capacity, request: Request, groups: Sequence[Group], bound: int | None) -> PlanMetrics:
     """Return the costs of a plan; `request` has the size that was planned.
 
     `bound` is the bound of a placement for it, None if no other plan is known.
@@ -114,9 +114,16 @@ def metrics(offer: Capacity, request: Request, groups: Sequence[Group], bound: i
         all(inventory.nodes[number].free == inventory.nodes[number].total for number in inventory.in_domain(domain))
         for domain in domains
     )
-    blocks = len({place[:3] for place in places})
     least = max(0, (reached if bound is None else min(reached, bound)) - beside)
-    return Metrics(len(places), blocks, stranded, pristine, elsewhere, least, reached - beside - least)
+    return PlanMetrics(
+        domains=len(places),
+        lower_bound=least,
+        gap=reached - beside - least,
+        stranded_gpus=stranded,
+        blocks=len({place[:3] for place in places}),
+        pristine_domains=pristine,
+        spares_elsewhere=elsewhere,
+    )
 
 
 def _largest_size(offer: Capacity, request: Request, deadline: float) -> Request | None:

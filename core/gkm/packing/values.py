@@ -6,6 +6,7 @@ from enum import StrEnum
 from math import lcm
 from typing import NamedTuple
 
+from gkm.api.plans import PlanMetrics
 from gkm.topology.locations import Location
 
 __all__ = ("Location",)
@@ -80,7 +81,6 @@ class Ceiling:
     gpus: int
 
     def __post_init__(self) -> None:
-        """Raise ValueError for an impossible number of GPUs."""
         if not 0 <= self.gpus <= MAX_GPUS:
             raise ValueError(f"scope {self.scope!r} gives {self.gpus} GPUs: 0 to {MAX_GPUS} are possible")
 
@@ -93,7 +93,6 @@ class Malleability:
     min_gpus: int
 
     def __post_init__(self) -> None:
-        """Raise ValueError for an impossible step or minimum."""
         if not (1 <= self.step_gpus <= MAX_GPUS and 1 <= self.min_gpus <= MAX_GPUS):
             raise ValueError(f"a malleable run has steps and a smallest size of 1 to {MAX_GPUS} GPUs")
 
@@ -138,7 +137,6 @@ class AreaRule:
     multiple: int = 1
 
     def __post_init__(self) -> None:
-        """Raise ValueError for an impossible rule."""
         if self.level not in AREAS:
             raise ValueError(f"{self.level} is no level of areas: {', '.join(AREAS)}")
         numbers = [self.multiple, *(most for most in (self.max_groups, self.max_nodes) if most is not None)]
@@ -170,7 +168,6 @@ class Request:
     per_area: tuple[AreaRule, ...] = ()
 
     def __post_init__(self) -> None:
-        """Raise ValueError if the sizes do not divide; the message is one sentence."""
         if min(self.gpus, self.pod_gpus, self.group_gpus) < 1 or self.spares < 0:
             raise ValueError("a run has one GPU at least, in pods and groups of one GPU at least")
         if max(self.gpus, self.pod_gpus, self.group_gpus, self.spares) > MAX_GPUS:
@@ -322,25 +319,6 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Metrics:
-    """The costs of a plan, and the lower bound of its first cost.
-
-    A domain is used if a group is in it; `stranded_gpus` stay free in used domains. `pristine_domains` are used domains
-    that were unused before. `spares_elsewhere` are the groups with a spare outside their domain. `lower_bound` is for
-    the first cost that the policy compares after that: domains, blocks, or stranded GPUs; `gap` is the plan's figure
-    less it.
-    """
-
-    domains: int
-    blocks: int
-    stranded_gpus: int
-    pristine_domains: int
-    spares_elsewhere: int
-    lower_bound: int
-    gap: int
-
-
-@dataclass(frozen=True, slots=True)
 class Plan:
     """A plan of a run: the nodes of every group. `gpus` is the planned size, smaller if a malleable run was reduced.
 
@@ -350,7 +328,7 @@ class Plan:
     request: Request
     gpus: int
     groups: tuple[Group, ...]
-    metrics: Metrics
+    metrics: PlanMetrics
     inventory_version: str
     hash: str
 
@@ -406,7 +384,6 @@ class FormerPlan:
     groups: tuple[Group, ...]
 
     def __post_init__(self) -> None:
-        """Raise ValueError if the groups cannot be those of a plan."""
         for before, group in zip((None, *self.groups), self.groups, strict=False):
             if group.index < 0 or (before is not None and before.index >= group.index):
                 raise ValueError(f"group {group.index} of the former plan is out of order, or there twice")

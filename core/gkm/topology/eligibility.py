@@ -6,18 +6,15 @@ the one more is for pods without GPUs.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
 
+from gkm.api.runs import RunScope, RunSelector, Toleration
 from gkm.topology.labels import flavor
-from gkm.topology.nodes import DEFAULT_TOLERATIONS, Node, Resources, Toleration, thousandths, untolerated
+from gkm.topology.nodes import DEFAULT_TOLERATIONS, Node, Resources, thousandths, untolerated
 from gkm.topology.pods import NodeLoad
 from gkm.topology.survey import LocatedNode
-
-_ONE = 1000
-"""A pod takes one slot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,85 +32,8 @@ def load_of(pod: PodDemand, gpus: int) -> NodeLoad:
     return NodeLoad((pod.cpu or 0) * pods, (pod.memory or 0) * pods, pods)
 
 
-class Lacking(StrEnum):
-    """The resource of which a node has too little: CPU, memory or pods."""
-
-    CPU = "CPUs"
-    MEMORY = "GiB of memory"
-    PODS = "slots for pods"
-
-
-class Shortage(NamedTuple):
-    """The resource that is too scarce on a node for another pod of a run; numbers are in thousandths."""
-
-    of: Lacking
-    free: int
-    total: int
-    needed: int
-
-    @property
-    def message(self) -> str:
-        """Return a text with the free, the total and the needed amount."""
-        free, total, needed = (f"{number / _UNITS[self.of]:.4g}" for number in (self.free, self.total, self.needed))
-        return f"{free} of {total} {self.of.value} are free, and a pod needs {needed}"
-
-
-_UNITS = {Lacking.CPU: 1000, Lacking.MEMORY: 1000 << 30, Lacking.PODS: 1000}
-
-
-def pods_that_fit(allocatable: Resources, gpus: int, load: NodeLoad, pod: PodDemand) -> int | Shortage:
-    """Return how many more pods of a run fit on a node with these GPUs, or the resource that is too scarce.
-
-    A resource that the node does not report is 0 for a pod that requests it, as for the scheduler.
-
-    Raises:
-        ValueError: a quantity of the node is invalid.
-    """
-    most = gpus
-    for of, quantity, taken, requested in (
-        (Lacking.CPU, allocatable.cpu, load.cpu, pod.cpu),
-        (Lacking.MEMORY, allocatable.memory, load.memory, pod.memory),
-        (Lacking.PODS, allocatable.pods, 1000 * load.pods, _ONE if allocatable.pods is not None else 0),
-    ):
-        total = 0 if quantity is None else thousandths(quantity, of.value)
-        free = max(0, total - taken)
-        needed = total // (gpus + 1) if requested is None else requested
-        if free < needed:
-            return Shortage(of, free, total, needed)
-        if requested:
-            most = min(most, free // requested)
-    return most
-
-
 _UNHEALTHY = "unhealthy"
 _NO_SCOPES: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class Selector:
-    """A selection of nodes by region, cluster and labels. An empty field selects every node."""
-
-    region: str = ""
-    cluster: str = ""
-    labels: Mapping[str, str] = field(default_factory=dict)
-
-    def matches(self, located: LocatedNode) -> bool:
-        """Return whether the selector selects a node."""
-        location = located.location
-        if self.region not in ("", location.region) or self.cluster not in ("", location.cluster):
-            return False
-        if not self.labels:
-            return True
-        labels = located.node.labels
-        return all(labels.get(key) == value for key, value in self.labels.items())
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """The nodes of one scope of a run, and the scope's name."""
-
-    name: str
-    selector: Selector
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,17 +41,12 @@ class NodeDemand:
     """Which nodes a run may use. If it has scopes, a node must be in at least one."""
 
     flavor: str
-    selector: Selector = field(default_factory=Selector)
-    scopes: tuple[Scope, ...] = ()
+    selector: RunSelector = field(default_factory=RunSelector)
+    scopes: tuple[RunScope, ...] = ()
     tolerations: tuple[Toleration, ...] = DEFAULT_TOLERATIONS
     pod: PodDemand = field(default_factory=PodDemand)
 
     def __post_init__(self) -> None:
-        """Check that the names of scopes differ.
-
-        Raises:
-            ValueError: two scopes have one name.
-        """
         if repeated := [name for name, count in Counter(scope.name for scope in self.scopes).items() if count > 1]:
             raise ValueError(f"several scopes have the name {min(repeated)!r}")
 
@@ -139,7 +54,17 @@ class NodeDemand:
         """Return the names of the scopes that contain a node."""
         if not self.scopes:
             return _NO_SCOPES
-        return frozenset(scope.name for scope in self.scopes if scope.selector.matches(located))
+        return frozenset(scope.name for scope in self.scopes if _selects(scope.selector, located))
+
+
+def _selects(selector: RunSelector, located: LocatedNode) -> bool:
+    location = located.location
+    if selector.region not in ("", location.region) or selector.cluster not in ("", location.cluster):
+        return False
+    if not selector.labels:
+        return True
+    labels = located.node.labels
+    return all(labels.get(key) == value for key, value in selector.labels.items())
 
 
 class Exclusion(StrEnum):
@@ -173,23 +98,34 @@ def excluded(located: LocatedNode, demand: NodeDemand) -> Excluded | None:
     return None if why is None else Excluded(located.node.name, why, _detail(why, located, demand))
 
 
-_LACKING = {
-    Lacking.CPU: Exclusion.INSUFFICIENT_CPU,
-    Lacking.MEMORY: Exclusion.INSUFFICIENT_MEMORY,
-    Lacking.PODS: Exclusion.TOO_MANY_PODS,
-}
-
-LACKING = frozenset(_LACKING.values())
+LACKING = frozenset({Exclusion.INSUFFICIENT_CPU, Exclusion.INSUFFICIENT_MEMORY, Exclusion.TOO_MANY_PODS})
 """The reasons that mean that a pod of the run could not start on the node now."""
 
 
 def startable_pods(located: LocatedNode, load: NodeLoad, pod: PodDemand) -> int | Excluded:
-    """Return how many more pods of a run can start on a node, or why not even one can."""
-    try:
-        found = pods_that_fit(located.node.status.allocatable or Resources(), located.gpus, load, pod)
-    except ValueError as error:
-        return Excluded(located.node.name, Exclusion.INSUFFICIENT_CPU, f"what is allocatable cannot be read: {error}")
-    return found if isinstance(found, int) else Excluded(located.node.name, _LACKING[found.of], found.message)
+    """Return how many more pods of a run can start on a node, or why not even one can.
+
+    A resource that the node does not report is 0 for a pod that requests it, as for the scheduler.
+    """
+    name, allocatable, most = located.node.name, located.node.status.allocatable or Resources(), located.gpus
+    slot = 0 if allocatable.pods is None else 1000
+    for why, of, unit, quantity, taken, requested in (
+        (Exclusion.INSUFFICIENT_CPU, "CPUs", 1000, allocatable.cpu, load.cpu, pod.cpu),
+        (Exclusion.INSUFFICIENT_MEMORY, "GiB of memory", 1000 << 30, allocatable.memory, load.memory, pod.memory),
+        (Exclusion.TOO_MANY_PODS, "slots for pods", 1000, allocatable.pods, 1000 * load.pods, slot),
+    ):
+        try:
+            total = 0 if quantity is None else thousandths(quantity, of)
+        except ValueError as error:
+            return Excluded(name, Exclusion.INSUFFICIENT_CPU, f"what is allocatable cannot be read: {error}")
+        free = max(0, total - taken)
+        needed = total // (located.gpus + 1) if requested is None else requested
+        if free < needed:
+            shown = [f"{number / unit:.4g}" for number in (free, total, needed)]
+            return Excluded(name, why, f"{shown[0]} of {shown[1]} {of} are free, and a pod needs {shown[2]}")
+        if requested:
+            most = min(most, free // requested)
+    return most
 
 
 def _why(located: LocatedNode, demand: NodeDemand) -> Exclusion | None:
@@ -198,7 +134,7 @@ def _why(located: LocatedNode, demand: NodeDemand) -> Exclusion | None:
         return Exclusion.NO_GPUS
     if located.flavor != flavor(demand.flavor):
         return Exclusion.FLAVOR
-    if not demand.selector.matches(located):
+    if not _selects(demand.selector, located):
         return Exclusion.SELECTOR
     if demand.scopes and not demand.scopes_of(located):
         return Exclusion.SCOPE

@@ -15,6 +15,7 @@ from typing import Annotated, TypeVar
 from msgspec import Meta, Struct, field, structs
 
 from gkm.api.meta import TRUE
+from gkm.api.runs import Toleration
 
 MAX_GPUS = 1024
 """Limit of GPUs of one node or pod. Machines have up to 16; with time slicing each counts several times."""
@@ -81,25 +82,7 @@ class Taint(Struct, frozen=True, gc=False):
     value: _Text = ""
 
     def __str__(self) -> str:
-        """Return the taint as kubectl prints it."""
         return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
-
-
-class Toleration(Struct, frozen=True, gc=False):
-    """A toleration of a pod. An empty effect matches every effect; an empty key with `Exists` every taint."""
-
-    key: _Text = ""
-    operator: _Text = "Equal"
-    value: _Text = ""
-    effect: _Text = ""
-
-    def tolerates(self, taint: Taint) -> bool:
-        """Return whether the toleration matches a taint. An unknown operator matches no taint."""
-        if self.effect and self.effect != taint.effect:
-            return False
-        if self.operator == "Exists":
-            return self.key in ("", taint.key)
-        return self.operator in ("", "Equal") and self.key == taint.key and self.value == taint.value
 
 
 DEFAULT_TOLERATIONS = (Toleration(key="nvidia.com/gpu", operator="Exists"),)
@@ -109,9 +92,18 @@ DEFAULT_TOLERATIONS = (Toleration(key="nvidia.com/gpu", operator="Exists"),)
 def untolerated(taints: Sequence[Taint], tolerations: Iterable[Toleration]) -> Taint | None:
     """Return the first taint that repels a pod with these tolerations, None if no taint does."""
     for taint in taints:
-        if taint.effect in _BLOCKING_EFFECTS and not any(each.tolerates(taint) for each in tolerations):
+        if taint.effect in _BLOCKING_EFFECTS and not any(tolerates(each, taint) for each in tolerations):
             return taint
     return None
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Return whether a toleration matches a taint."""
+    if toleration.effect not in ("", taint.effect):
+        return False
+    if toleration.operator == "Exists":
+        return toleration.key in ("", taint.key)
+    return (toleration.key, toleration.value) == (taint.key, taint.value)
 
 
 # RFC 1123, section 2.1, as Kubernetes applies it to the names of nodes.

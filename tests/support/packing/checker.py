@@ -11,7 +11,8 @@ the lower bound is one of what the policy compares first but for spares: domains
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from gkm.packing.values import Group, Location, Metrics, Node, Plan, Policy, Request, Within
+from gkm.api.plans import PlanMetrics
+from gkm.packing.values import Group, Location, Node, Plan, Policy, Request, Within
 from support.packing.checker_hash import expected_hash
 from support.packing.checker_spares import better_spares, false_spares
 
@@ -138,7 +139,7 @@ def _metrics(nodes: Sequence[Node], request: Request, plan: Plan) -> Iterator[st
     used = {group.place for group in plan.groups}
     domains, blocks, stranded = len(used), len({p[:3] for p in used}), _stranded(nodes, request, plan, used)
     compared = {Policy.FEWEST_BLOCKS: blocks, Policy.LEAST_WASTE: stranded}.get(request.policy, domains)
-    found = Metrics(
+    found = PlanMetrics(
         domains=domains,
         blocks=blocks,
         stranded_gpus=stranded,
@@ -147,7 +148,7 @@ def _metrics(nodes: Sequence[Node], request: Request, plan: Plan) -> Iterator[st
         lower_bound=told.lower_bound,
         gap=compared - told.lower_bound,
     )
-    for name in Metrics.__dataclass_fields__:
+    for name in PlanMetrics.__struct_fields__:
         if getattr(told, name) != getattr(found, name):
             yield f"{name} is {getattr(found, name)}, and the plan says {getattr(told, name)}"
     if not 0 <= told.lower_bound <= compared:

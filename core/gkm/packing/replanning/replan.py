@@ -10,6 +10,7 @@ from itertools import islice
 from time import monotonic
 
 from gkm.api.grammar import agree, count_of
+from gkm.api.plans import PlanMetrics
 from gkm.packing.area_rules import by_slots, used_slots
 from gkm.packing.domains.capacity import Capacity, capacity
 from gkm.packing.hashing import plan_hash
@@ -24,7 +25,6 @@ from gkm.packing.self_check import verify
 from gkm.packing.values import (
     FormerPlan,
     Group,
-    Metrics,
     Node,
     Plan,
     Refusal,
@@ -172,7 +172,7 @@ _RELEASED = "the other groups do not fit beside the undamaged groups, so that so
 NOT_PROVEN = "the search for fewer moves ended at its limit, so that fewer groups may have to move"
 
 
-def _metrics(offer: Capacity, request: Request, groups: Sequence[Group]) -> Metrics:
+def _metrics(offer: Capacity, request: Request, groups: Sequence[Group]) -> PlanMetrics:
     """Return the costs of a plan. Where spares lack, the bound is for a plan without spares, which is also true."""
     lacking = any(len(group.spares) < request.spares for group in groups)
     wanted = replace(request, spares=0) if lacking else request

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from gkm.api.plans import PlanMetrics
 from gkm.packing.values import (
     Ceiling,
     Distance,
     Group,
     Location,
     Malleability,
-    Metrics,
     Node,
     Plan,
     Request,
@@ -18,6 +18,7 @@ from gkm.packing.values import (
     Spare,
     Within,
 )
+from msgspec import structs
 from support.packing.checker import false_groups, problems
 from support.packing.checker_hash import canonical, expected_hash
 
@@ -32,7 +33,9 @@ def sealed(plan: Plan) -> Plan:
     return replace(plan, hash=expected_hash(plan))
 
 
-METRICS = Metrics(domains=2, blocks=2, stranded_gpus=2, pristine_domains=1, spares_elsewhere=1, lower_bound=1, gap=1)
+METRICS = PlanMetrics(
+    domains=2, lower_bound=1, gap=1, stranded_gpus=2, blocks=2, pristine_domains=1, spares_elsewhere=1
+)
 TRUE = sealed(Plan(REQUEST, 8, (FIRST, SECOND), METRICS, "v1", ""))
 
 
@@ -40,8 +43,13 @@ def groups(*changed: Group) -> Plan:
     return replace(TRUE, groups=changed)
 
 
+def in_one_domain(*, stranded: int, pristine: int) -> PlanMetrics:
+    """Return the true metrics of a plan in one domain without spares."""
+    return PlanMetrics(1, 1, 0, stranded, 1, pristine, 0)
+
+
 def metrics(**changes: int) -> Plan:
-    return replace(TRUE, metrics=replace(METRICS, **changes))
+    return replace(TRUE, metrics=structs.replace(METRICS, **changes))
 
 
 def of_first(**changes: object) -> Plan:
@@ -127,7 +135,7 @@ def test_a_spare_shares_a_node_with_its_group_only_where_no_other_has_a_slot_lef
     group = Group(0, 2, A, "", (Share("a1", 2),), (Spare("a1", 2, A, Distance.DOMAIN),))
     for more, found in ((2, ["a spare of group 0 shares node a1, and a2 has a slot left"]), (1, [])):
         nodes = (Node("a1", A, 4, 4), Node("a2", A, 4, more))
-        plan = sealed(Plan(request, 2, (group,), Metrics(1, 1, more, 0, 0, 1, 0), "v", ""))
+        plan = sealed(Plan(request, 2, (group,), in_one_domain(stranded=more, pristine=0), "v", ""))
         assert problems(nodes, request, plan) == found
 
 
@@ -137,7 +145,9 @@ def test_spares_that_could_change_places_are_found() -> None:
     for first, second, apart in (("a2", "a1", True), ("a1", "a2", False)):
         one = Group(0, 2, A, "", (Share("a1", 2),), (Spare(first, 2, A, Distance.DOMAIN),))
         two = Group(1, 2, A, "", (Share("a2", 2),), (Spare(second, 2, A, Distance.DOMAIN),))
-        found = problems(nodes, request, sealed(Plan(request, 4, (one, two), Metrics(1, 1, 0, 1, 0, 1, 0), "v", "")))
+        found = problems(
+            nodes, request, sealed(Plan(request, 4, (one, two), in_one_domain(stranded=0, pristine=1), "v", ""))
+        )
         assert found == ([] if apart else ["spares of groups 0 and 1 share nodes with them, and could change places"])
 
 
@@ -146,7 +156,7 @@ def test_a_scope_gives_no_more_than_its_ceiling_spares_included() -> None:
     group = Group(0, 4, A, "gold", (Share("a1", 4),), (Spare("a1", 2, A, Distance.DOMAIN),))
     for most, found in ((6, []), (5, ["scope gold gives 6 GPUs, and at most 5"])):
         request = Request(gpus=4, pod_gpus=2, group_gpus=4, spares=1, ceilings=(Ceiling("gold", most),))
-        plan = sealed(Plan(request, 4, (group,), Metrics(1, 1, 0, 1, 0, 1, 0), "v", ""))
+        plan = sealed(Plan(request, 4, (group,), in_one_domain(stranded=0, pristine=1), "v", ""))
         assert problems(nodes, request, plan) == found
 
 
@@ -154,10 +164,12 @@ def test_nodes_of_a_group_and_its_spares_are_in_its_scope() -> None:
     nodes = (Node("a1", A, 4, 4, frozenset({"gold"})), Node("a2", A, 2, 2, frozenset({"tin"})))
     request = Request(gpus=4, pod_gpus=2, group_gpus=4, spares=1, ceilings=(Ceiling("gold", 9), Ceiling("tin", 9)))
     group = Group(0, 4, A, "tin", (Share("a1", 4),), (Spare("a2", 2, A, Distance.DOMAIN),))
-    found = problems(nodes, request, Plan(request, 4, (group,), Metrics(1, 1, 0, 1, 0, 1, 0), "v", ""))
+    found = problems(nodes, request, Plan(request, 4, (group,), in_one_domain(stranded=0, pristine=1), "v", ""))
     assert "node a1 of group 0 is not in its scope tin" in found
     found = problems(
-        nodes, request, Plan(request, 4, (replace(group, scope="gold"),), Metrics(1, 1, 0, 1, 0, 1, 0), "v", "")
+        nodes,
+        request,
+        Plan(request, 4, (replace(group, scope="gold"),), in_one_domain(stranded=0, pristine=1), "v", ""),
     )
     assert "a spare of group 0 on a2 is not in the scope of its group, gold" in found
 

@@ -3,10 +3,11 @@
 import pytest
 from gkm.api.topology_settings import Topology
 from gkm.packing.usable_nodes import UsableNodes, usable_nodes
-from gkm.topology.eligibility import Exclusion, Lacking, NodeDemand, PodDemand, Shortage, pods_that_fit
-from gkm.topology.nodes import Node, Quantity, Resources, thousandths
+from gkm.topology.eligibility import Exclusion, NodeDemand, PodDemand, startable_pods
+from gkm.topology.locations import Location
+from gkm.topology.nodes import KubeNodeMetadata, KubeNodeStatus, Node, Quantity, Resources, thousandths
 from gkm.topology.pods import NodeLoad, Pod, requested_load
-from gkm.topology.survey import survey_nodes
+from gkm.topology.survey import LocatedNode, survey_nodes
 from gkm.topology.usage import usage
 from msgspec import convert
 from support.topology.kube_lists import Json, node_json
@@ -33,23 +34,38 @@ def test_what_is_no_quantity_is_an_error_that_names_what_it_should_be(quantity: 
         thousandths(quantity, "CPUs")
 
 
+def startable(taken: NodeLoad, pod: PodDemand, allocatable: Resources = NODE) -> int | tuple[Exclusion, str]:
+    """Return how many pods can start on a node of 8 GPUs, or why none can and the numbers of that."""
+    node = Node(KubeNodeMetadata("a"), status=KubeNodeStatus(allocatable))
+    found = startable_pods(LocatedNode(node, Location("", "", "", ""), "h100", "", 8), taken, pod)
+    return found if isinstance(found, int) else (found.why, found.detail)
+
+
+def lacks(what: str, free: str, total: str, needed: str) -> tuple[Exclusion, str]:
+    why = {
+        "CPUs": Exclusion.INSUFFICIENT_CPU,
+        "GiB of memory": Exclusion.INSUFFICIENT_MEMORY,
+        "slots for pods": Exclusion.TOO_MANY_PODS,
+    }
+    return why[what], f"{free} of {total} {what} are free, and a pod needs {needed}"
+
+
 @pytest.mark.parametrize(
-    ("taken", "lacking"),
+    ("taken", "found"),
     [
-        (load(), None),
-        (load(cpus=80), None),
-        (load(cpus=81), Shortage(Lacking.CPU, 9_000, 90_000, 10_000)),
-        (load(gib=800), None),
-        (load(gib=801), Shortage(Lacking.MEMORY, 99 * GIB, 900 * GIB, 100 * GIB)),
-        (load(pods=109), None),
-        (load(pods=110), Shortage(Lacking.PODS, 0, 110_000, 1_000)),
-        (load(cpus=200), Shortage(Lacking.CPU, 0, 90_000, 10_000)),
+        (load(), 8),
+        (load(cpus=80), 8),
+        (load(cpus=81), lacks("CPUs", "9", "90", "10")),
+        (load(gib=800), 8),
+        (load(gib=801), lacks("GiB of memory", "99", "900", "100")),
+        (load(pods=109), 1),
+        (load(pods=110), lacks("slots for pods", "0", "110", "1")),
+        (load(cpus=200), lacks("CPUs", "0", "90", "10")),
     ],
 )
-def test_without_requests_one_gpus_share_is_needed(taken: NodeLoad, lacking: Shortage | None) -> None:
+def test_without_requests_one_gpus_share_is_needed(taken: NodeLoad, found: int | tuple[Exclusion, str]) -> None:
     """The share is a ninth of the node: 8 GPUs and one more for pods without GPUs."""
-    found = pods_that_fit(NODE, 8, taken, PodDemand(8))
-    assert found == (8 if lacking is None and taken.pods < 102 else lacking or 110 - taken.pods)
+    assert startable(taken, PodDemand(8)) == found
 
 
 @pytest.mark.parametrize(
@@ -59,25 +75,28 @@ def test_without_requests_one_gpus_share_is_needed(taken: NodeLoad, lacking: Sho
         (load(cpus=1), PodDemand(4, 45_000, 450 * GIB), 1),
         (load(gib=1), PodDemand(4, 45_000, 450 * GIB), 1),
         (load(pods=109), PodDemand(4, 1_000, GIB), 1),
-        (load(cpus=46), PodDemand(4, 45_000, 450 * GIB), Shortage(Lacking.CPU, 44_000, 90_000, 45_000)),
-        (load(), PodDemand(4, 1_000, 901 * GIB), Shortage(Lacking.MEMORY, 900 * GIB, 900 * GIB, 901 * GIB)),
+        (load(cpus=46), PodDemand(4, 45_000, 450 * GIB), lacks("CPUs", "44", "90", "45")),
+        (load(), PodDemand(4, 1_000, 901 * GIB), lacks("GiB of memory", "900", "900", "901")),
         (load(cpus=90), PodDemand(4, 0, 0), 8),
     ],
 )
-def test_with_requests_so_many_pods_fit_as_these_allow(taken: NodeLoad, pod: PodDemand, found: int | Shortage) -> None:
-    assert pods_that_fit(NODE, 8, taken, pod) == found
+def test_with_requests_so_many_pods_fit_as_these_allow(
+    taken: NodeLoad, pod: PodDemand, found: int | tuple[Exclusion, str]
+) -> None:
+    assert startable(taken, pod) == found
 
 
 def test_a_resource_that_a_node_does_not_report_is_0_for_a_pod_that_requests_it_and_unchecked_for_others() -> None:
     silent = Resources(gpus="8")
-    assert pods_that_fit(silent, 8, load(cpus=1, gib=1, pods=1), PodDemand(8)) == 8
-    assert pods_that_fit(silent, 8, load(), PodDemand(8, 1_000)) == Shortage(Lacking.CPU, 0, 0, 1_000)
+    assert startable(load(cpus=1, gib=1, pods=1), PodDemand(8), silent) == 8
+    assert startable(load(), PodDemand(8, 1_000), silent) == lacks("CPUs", "0", "0", "1")
 
 
 def test_a_shortage_says_what_is_free_and_what_is_needed() -> None:
-    assert Shortage(Lacking.CPU, 1_000, 192_000, 21_333).message == "1 of 192 CPUs are free, and a pod needs 21.33"
-    found = Shortage(Lacking.MEMORY, GIB // 2, 2048 * GIB, 256 * GIB).message
-    assert found == "0.5 of 2048 GiB of memory are free, and a pod needs 256"
+    large = Resources(gpus="8", cpu="192", memory="2Ti", pods="110")
+    assert startable(load(cpus=191), PodDemand(8), large) == lacks("CPUs", "1", "192", "21.33")
+    half = NodeLoad(0, 2048 * GIB - GIB // 2, 0)
+    assert startable(half, PodDemand(8, memory=256 * GIB), large) == lacks("GiB of memory", "0.5", "2048", "256")
 
 
 def pod_on(name: str, node: str, *containers: Json, init: list[Json] | None = None, **more: Json) -> Pod:

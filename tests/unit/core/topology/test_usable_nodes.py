@@ -5,12 +5,13 @@ from random import Random
 
 import pytest
 import rfc8785
+from gkm.api.runs import RunScope, RunSelector, Toleration
 from gkm.api.topology_settings import Topology
 from gkm.packing.usable_nodes import Overcommitted, UsableNodes, usable_nodes, version
 from gkm.packing.values import Location
 from gkm.packing.values import Node as UsableNode
-from gkm.topology.eligibility import Exclusion, NodeDemand, Scope, Selector
-from gkm.topology.nodes import KubeNodeStatus, Node, NodeCondition, Toleration
+from gkm.topology.eligibility import Exclusion, NodeDemand
+from gkm.topology.nodes import KubeNodeStatus, Node, NodeCondition
 from gkm.topology.pods import Pod
 from gkm.topology.quarantine import QuarantineReason
 from gkm.topology.survey import survey_nodes
@@ -104,16 +105,16 @@ def test_the_flavor_is_compared_without_regard_to_case() -> None:
 @pytest.mark.parametrize(
     ("selector", "selected"),
     [
-        (Selector(), {"n1", "n2"}),
-        (Selector(region="eu"), {"n1"}),
-        (Selector(region="default"), {"n2"}),
-        (Selector(cluster="a"), {"n2"}),
-        (Selector(region="eu", cluster="a"), set()),
-        (Selector(labels={"tier": "gold"}), {"n1"}),
-        (Selector(labels={"tier": "gold", "app": "x"}), set()),
+        (RunSelector(), {"n1", "n2"}),
+        (RunSelector(region="eu"), {"n1"}),
+        (RunSelector(region="default"), {"n2"}),
+        (RunSelector(cluster="a"), {"n2"}),
+        (RunSelector(region="eu", cluster="a"), set()),
+        (RunSelector(labels={"tier": "gold"}), {"n1"}),
+        (RunSelector(labels={"tier": "gold", "app": "x"}), set()),
     ],
 )
-def test_a_selector_matches_resolved_locations_and_raw_labels(selector: Selector, selected: set[str]) -> None:
+def test_a_selector_matches_resolved_locations_and_raw_labels(selector: RunSelector, selected: set[str]) -> None:
     nodes = [node("n1", H100 | {"region": "eu", "tier": "gold"}), node("n2", H100 | {"cluster": "a"})]
 
     found = of(nodes, NodeDemand("h100", selector))
@@ -124,8 +125,8 @@ def test_a_selector_matches_resolved_locations_and_raw_labels(selector: Selector
 
 def test_a_node_has_all_matching_scopes_and_is_excluded_without_one() -> None:
     scopes = (
-        Scope("gold", Selector(labels={"tier": "gold"})),
-        Scope("eu", Selector(region="eu")),
+        RunScope("gold", 8, RunSelector(labels={"tier": "gold"})),
+        RunScope("eu", 8, RunSelector(region="eu")),
     )
     nodes = [node("n1", H100 | {"region": "eu", "tier": "gold"}), node("n2", H100 | {"region": "eu"}), node("n3", H100)]
 
@@ -137,7 +138,7 @@ def test_a_node_has_all_matching_scopes_and_is_excluded_without_one() -> None:
 
 def test_two_scopes_of_one_name_are_refused() -> None:
     with pytest.raises(ValueError, match="several scopes have the name 'gold'"):
-        NodeDemand("h100", scopes=(Scope("gold", Selector()), Scope("gold", Selector(region="eu"))))
+        NodeDemand("h100", scopes=(RunScope("gold", 8, RunSelector()), RunScope("gold", 8, RunSelector(region="eu"))))
 
 
 def test_of_several_exclusions_those_by_the_request_come_first() -> None:
@@ -199,9 +200,9 @@ PODS = st.lists(
 DEMANDS = st.sampled_from(
     [
         NodeDemand("h100"),
-        NodeDemand("h100", Selector("eu"), tolerations=(Toleration(operator="Exists"),)),
-        NodeDemand("h100", scopes=(Scope("eu", Selector("eu")), Scope("all", Selector()))),
-        NodeDemand("h100", scopes=(Scope("eu", Selector("eu")),)),
+        NodeDemand("h100", RunSelector("eu"), tolerations=(Toleration(operator="Exists"),)),
+        NodeDemand("h100", scopes=(RunScope("eu", 8, RunSelector("eu")), RunScope("all", 8, RunSelector()))),
+        NodeDemand("h100", scopes=(RunScope("eu", 8, RunSelector("eu")),)),
     ]
 )
 
