@@ -14,7 +14,8 @@ from statistics import median
 import msgspec
 from gkm.api.task_group_settings import TaskGroups
 from gkm.api.task_groups import TaskGroup
-from gkm.templates.planning import PoolTemplate, planned_objects
+from gkm.templates.planning import planned_objects
+from gkm.templates.pools import PoolTemplate
 from gkm.templates.rendering.process import RenderingProcess
 from groups_load import OBJECTS, task_group
 from support.templates import hostile_process

@@ -6,9 +6,9 @@ from copy import deepcopy
 from gkm.api.task_group_settings import TaskGroups
 from gkm.templates.checks import check
 from gkm.templates.groups import SAMPLE_GROUP, group_objects, variables
-from gkm.templates.pools import identity, merged
+from gkm.templates.pools import PoolTemplate, identity, merged
 from gkm.templates.rendering.process import RenderingProcess
-from gkm.templates.values import NamedTemplate, RenderingUnavailable, TemplateInvalid
+from gkm.templates.values import RenderingUnavailable, TemplateInvalid
 
 _RENDERER = RenderingProcess()
 _SETTINGS = TaskGroups(enabled=True)
@@ -25,7 +25,7 @@ def pool(data: bytes) -> None:
         return
     before = deepcopy(templates)
     try:
-        _pool([NamedTemplate(str(number), each) for number, each in enumerate(templates)])
+        _pool([PoolTemplate(str(number), each) for number, each in enumerate(templates)])
     except TemplateInvalid as error:
         assert str(error).isprintable()
         assert len(str(error)) < 1500
@@ -34,9 +34,9 @@ def pool(data: bytes) -> None:
     assert templates == before
 
 
-def _pool(templates: list[NamedTemplate]) -> None:
+def _pool(templates: list[PoolTemplate]) -> None:
     objects = merged(templates)
-    assert merged([NamedTemplate("again", each) for each in objects]) == objects
+    assert merged([PoolTemplate("again", each) for each in objects]) == objects
     for each in objects:
         findings = check(each, _SETTINGS)
         assert all(line.isprintable() and len(line) < 1500 for line in (*findings.errors, *findings.warnings))

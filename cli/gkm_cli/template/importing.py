@@ -20,8 +20,8 @@ from gkm.hoststate.escaping import escape
 from gkm.hoststate.names import quoted
 from gkm.templates.groups import MAX_NAME
 from gkm.templates.merge import merge_patch
-from gkm.templates.planning import PoolTemplate, findings, merged_objects, sample_object
-from gkm.templates.pools import Identity, identity
+from gkm.templates.planning import findings, merged_objects, sample_object
+from gkm.templates.pools import Identity, PoolTemplate, identity
 from gkm.templates.rendering.process import RenderingProcess
 from gkm.templates.rendering.renderer import Renderer
 from gkm.templates.values import Json, RenderingUnavailable, TemplateInvalid

@@ -6,7 +6,7 @@ from pathlib import Path
 from gkm.api.grammar import count_of
 from gkm.api.task_groups import GroupTemplate, Pool, TaskGroup
 from gkm.templates.groups import MAX_NAME, SAMPLE_GROUP
-from gkm.templates.planning import PoolTemplate
+from gkm.templates.pools import PoolTemplate
 from msgspec.structs import replace
 
 from gkm_cli.inputs import files

@@ -13,13 +13,13 @@ from gkm.hoststate.escaping import escape
 from gkm.hoststate.names import quoted
 from gkm.templates.claims import claim_template_of
 from gkm.templates.planning import (
-    PoolTemplate,
     findings,
     merged_objects,
     planned_objects,
     sample_object,
     sample_objects,
 )
+from gkm.templates.pools import PoolTemplate
 from gkm.templates.rendering.process import RenderingProcess
 from gkm.templates.rendering.renderer import Renderer
 from gkm.templates.values import Json, RenderingUnavailable, TemplateInvalid

@@ -5,41 +5,20 @@ Admission, the controllers and the command line plan with this module, so that t
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from gkm.api.task_group_settings import TaskGroups
-from gkm.api.task_groups import NVLINK_TEST_ANNOTATION, GroupTemplate, NVLinkTest, TaskGroup, TemplateValidation
+from gkm.api.task_groups import NVLINK_TEST_ANNOTATION, NVLinkTest, TaskGroup
 from gkm.hoststate.names import quoted
 from gkm.templates.checks import TemplateFindings, check
 from gkm.templates.groups import SAMPLE_GROUP, check_size, group_objects, variables
 from gkm.templates.merge import merge_patch
-from gkm.templates.pools import merged
+from gkm.templates.pools import PoolTemplate, merged
 from gkm.templates.rendering.renderer import Renderer
-from gkm.templates.values import Json, NamedTemplate, TemplateInvalid
+from gkm.templates.values import Json, TemplateInvalid
 
 _NVLINK_KIND = "Job"
 # RFC 1123 as Kubernetes applies it to the names of objects, a DNS subdomain.
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*", re.ASCII)
-
-
-class PoolTemplate(NamedTuple):
-    """A GroupTemplate reduced to the fields that planning needs."""
-
-    name: str
-    object: Json
-    validation: Sequence[TemplateValidation] = ()
-    nvlink_test: NVLinkTest | None = None
-
-    @classmethod
-    def of(cls, template: GroupTemplate) -> "PoolTemplate":
-        """Return a GroupTemplate in the form for planning."""
-        spec = template.spec
-        return cls(template.metadata.name, spec.template, spec.validation, spec.nvlink_test)
-
-    @property
-    def rules(self) -> list[str]:
-        """Return the expressions of the template's validation rules."""
-        return [rule.expression for rule in self.validation]
 
 
 class RuleNotMet(TemplateInvalid):
@@ -89,7 +68,7 @@ def merged_objects(templates: Sequence[PoolTemplate]) -> list[Json]:
         TemplateInvalid: as `merged`.
     """
     thresholds = [_threshold(each, each.nvlink_test) for each in templates if each.nvlink_test is not None]
-    return merged([*(NamedTemplate(each.name, each.object) for each in templates), *thresholds])
+    return merged([*templates, *thresholds])
 
 
 def planned_objects(
@@ -124,10 +103,10 @@ def planned_objects(
     return objects
 
 
-def _threshold(template: PoolTemplate, test: NVLinkTest) -> NamedTemplate:
+def _threshold(template: PoolTemplate, test: NVLinkTest) -> PoolTemplate:
     """Return the threshold of a test as one more template of its Job: later changes of the template do not count."""
     metadata = template.object.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
     head = {key: template.object[key] for key in ("apiVersion", "kind") if key in template.object}
     annotations = {NVLINK_TEST_ANNOTATION: str(test.min_bandwidth_gbps)}
-    return NamedTemplate(template.name, head | {"metadata": {"name": name, "annotations": annotations}})
+    return PoolTemplate(template.name, head | {"metadata": {"name": name, "annotations": annotations}})

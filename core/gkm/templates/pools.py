@@ -7,12 +7,20 @@ the whitespace inside their expressions normalized.
 import re
 from collections.abc import Sequence
 from copy import deepcopy
+from typing import NamedTuple
 
-from gkm.api.task_groups import MAX_GROUP_BYTES, MAX_TEMPLATE_BYTES, MAX_TEMPLATES
+from gkm.api.task_groups import (
+    MAX_GROUP_BYTES,
+    MAX_TEMPLATE_BYTES,
+    MAX_TEMPLATES,
+    GroupTemplate,
+    NVLinkTest,
+    TemplateValidation,
+)
 from gkm.hoststate.names import quoted
 from gkm.templates.encoding import encoded, stored_bytes
 from gkm.templates.merge import merge_patch
-from gkm.templates.values import Json, NamedTemplate, TemplateInvalid, TooLarge, check_levels
+from gkm.templates.values import Json, TemplateInvalid, TooLarge, check_levels
 
 MAX_NAME = 1_024
 """Limit of characters of a name with its expressions; the search for expressions takes quadratic time."""
@@ -21,6 +29,26 @@ _TOKEN = re.compile(r""""(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\w+|\S""", re.DOTALL
 
 Identity = tuple[str, str, str]
 """API group, kind and normalized name of an object."""
+
+
+class PoolTemplate(NamedTuple):
+    """A GroupTemplate reduced to the fields that planning needs."""
+
+    name: str
+    object: Json
+    validation: Sequence[TemplateValidation] = ()
+    nvlink_test: NVLinkTest | None = None
+
+    @classmethod
+    def of(cls, template: GroupTemplate) -> "PoolTemplate":
+        """Return a GroupTemplate in the form for planning."""
+        spec = template.spec
+        return cls(template.metadata.name, spec.template, spec.validation, spec.nvlink_test)
+
+    @property
+    def rules(self) -> list[str]:
+        """Return the expressions of the template's validation rules."""
+        return [rule.expression for rule in self.validation]
 
 
 def identity(template: Json) -> Identity:
@@ -38,7 +66,7 @@ def identity(template: Json) -> Identity:
     return version.rpartition("/")[0], kind, _EXPRESSION.sub(_normalized, name)
 
 
-def merged(templates: Sequence[NamedTemplate]) -> list[Json]:
+def merged(templates: Sequence[PoolTemplate]) -> list[Json]:
     """Merge the templates of a Pool and return one template for each object, in the order of first mention.
 
     Raises:

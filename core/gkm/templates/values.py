@@ -3,7 +3,6 @@
 Standard library only: the child that renders imports this module.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 Json = dict[str, Any]
@@ -15,14 +14,6 @@ VARIABLES = frozenset(
 """The variables that expressions may use; a variable without a value is undefined for a group."""
 MAX_LEVELS = 64
 """Levels of a template or a rendered object, so that no function that recurses exceeds the stack."""
-
-
-@dataclass(frozen=True, slots=True)
-class NamedTemplate:
-    """A GroupTemplate's name with the object that it describes."""
-
-    name: str
-    object: Json
 
 
 class TemplateInvalid(ValueError):

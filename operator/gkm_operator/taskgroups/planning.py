@@ -22,7 +22,8 @@ from gkm.kube.api import Api
 from gkm.kube.resources import GROUPTEMPLATES, POOLS, Resource
 from gkm.kube.workqueue import Retry
 from gkm.templates.groups import owner_references
-from gkm.templates.planning import PoolTemplate, RuleNotMet, planned_objects
+from gkm.templates.planning import RuleNotMet, planned_objects
+from gkm.templates.pools import PoolTemplate
 from gkm.templates.rendering.renderer import Renderer
 from gkm.templates.values import Json, RenderingFailed, RenderingUnavailable, TemplateInvalid, TooLarge
 

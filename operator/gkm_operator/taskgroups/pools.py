@@ -12,7 +12,8 @@ from gkm.kube.api import Api
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import GROUPTEMPLATES, POOLS, Json, Resource
 from gkm.kube.workqueue import Retry, WorkQueue
-from gkm.templates.planning import PoolTemplate, merged_objects
+from gkm.templates.planning import merged_objects
+from gkm.templates.pools import PoolTemplate
 from gkm.templates.values import TemplateInvalid
 from msgspec import to_builtins
 

@@ -7,9 +7,9 @@ from gkm.api.meta import ObjectMeta
 from gkm.api.task_group_settings import AllowedKind, TaskGroups
 from gkm.api.task_groups import Task, TaskGroup, TaskGroupSpec, Workflow
 from gkm.templates.groups import group_objects, variables
-from gkm.templates.pools import merged
+from gkm.templates.pools import PoolTemplate, merged
 from gkm.templates.rendering.renderer import Renderer
-from gkm.templates.values import Json, NamedTemplate
+from gkm.templates.values import Json
 
 UID = "11111111-2222-4333-8444-555555555555"
 SETTINGS = TaskGroups(enabled=True)
@@ -43,9 +43,9 @@ def task_group(*tasks: Task, labels: dict[str, str] | None = None, name: str = "
     )
 
 
-def named(*templates: Json) -> list[NamedTemplate]:
+def named(*templates: Json) -> list[PoolTemplate]:
     """Return templates with names of their own, in this order."""
-    return [NamedTemplate(f"template-{number}", template) for number, template in enumerate(templates)]
+    return [PoolTemplate(f"template-{number}", template) for number, template in enumerate(templates)]
 
 
 def objects_of(

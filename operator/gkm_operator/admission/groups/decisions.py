@@ -22,13 +22,13 @@ from gkm.hoststate.names import quoted
 from gkm.kube.discovery import KindName
 from gkm.templates.checks import check
 from gkm.templates.planning import (
-    PoolTemplate,
     findings,
     merged_objects,
     planned_objects,
     sample_object,
     sample_objects,
 )
+from gkm.templates.pools import PoolTemplate
 from gkm.templates.values import Json, TemplateInvalid
 from msgspec import Struct
 

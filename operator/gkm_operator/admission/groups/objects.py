@@ -20,7 +20,7 @@ from gkm.api.task_groups import (
 )
 from gkm.kube.resources import Resource
 from gkm.templates.claims import claim_template_of
-from gkm.templates.planning import PoolTemplate
+from gkm.templates.pools import PoolTemplate
 from gkm.templates.values import Json
 from msgspec import Meta, Raw, Struct, field, structs
 

@@ -1,7 +1,8 @@
 import pytest
 from gkm.api.task_group_settings import AllowedKind, TaskGroups
 from gkm.api.task_groups import NVLINK_TEST_ANNOTATION, NVLinkTest, Task, TemplateValidation
-from gkm.templates.planning import PoolTemplate, RuleNotMet, findings, planned_objects, sample_object
+from gkm.templates.planning import RuleNotMet, findings, planned_objects, sample_object
+from gkm.templates.pools import PoolTemplate
 from gkm.templates.rendering.renderer import Renderer
 from gkm.templates.values import Json, RenderingFailed, TemplateInvalid
 from support.templates.objects import SETTINGS, config_map, task_group

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 from gkm.api.task_groups import MAX_GROUP_BYTES, MAX_TEMPLATE_BYTES, MAX_TEMPLATES
-from gkm.templates.pools import MAX_NAME, identity, merged
-from gkm.templates.values import MAX_LEVELS, Json, NamedTemplate, TemplateInvalid
+from gkm.templates.pools import MAX_NAME, PoolTemplate, identity, merged
+from gkm.templates.values import MAX_LEVELS, Json, TemplateInvalid
 from hypothesis import given
 from hypothesis import strategies as st
 from support.templates.json_values import OBJECTS, containers, shared
@@ -80,7 +80,7 @@ def test_a_single_template_stays_as_it_is() -> None:
 
 def test_two_versions_of_one_object_are_refused_with_both_templates() -> None:
     domain = compute_domain("x")
-    pool = [NamedTemplate("old", domain), NamedTemplate("new", {**domain, "apiVersion": "resource.nvidia.com/v1"})]
+    pool = [PoolTemplate("old", domain), PoolTemplate("new", {**domain, "apiVersion": "resource.nvidia.com/v1"})]
     with pytest.raises(TemplateInvalid, match=r"'old' and 'new' .* 'resource.nvidia.com/v1beta1' and"):
         merged(pool)
 
