@@ -24,7 +24,7 @@ from gkm.hoststate.logs import fields
 from gkm.images.registries.credentials import PullSecrets, Secrets
 
 from gkm_agent.caches.approvals import policy_of
-from gkm_agent.capturing.destination import Destination, RegistryDestination
+from gkm_agent.capturing.destination import RegistryDestination
 from gkm_agent.capturing.steps import CaptureSteps
 from gkm_agent.capturing.worker import CaptureWorker
 from gkm_agent.fabric.report import FabricSink
@@ -66,7 +66,7 @@ class Dependencies:
 
     images: Callable[[PullSecrets], CacheImages]
     read_gpus: Callable[[], Inventory]
-    destination: Callable[[PullSecrets], Destination]
+    destination: Callable[[PullSecrets], RegistryDestination]
     """The registry that images of captures are pushed to."""
 
 

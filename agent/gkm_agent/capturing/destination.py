@@ -8,12 +8,12 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from threading import Event
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from gkm.api.config import Config
 from gkm.api.errors import GKMError, Reason
 from gkm.api.meta import utc_time
-from gkm.images.assembly.base_layers import MAX_BASE_LAYERS, BaseLayers
+from gkm.images.assembly.image import BaseLayers
 from gkm.images.captured import statement
 from gkm.images.captured.content import PREDICATE_TYPE, short
 from gkm.images.captured.statement import CaptureClaim
@@ -30,27 +30,10 @@ from gkm.images.signing.forms import ImageSigner
 from gkm.images.signing.sign import attest
 from msgspec import structs
 
+MAX_BASE_LAYERS: Final = 7
+"""Limit of layers in a base image. An image beyond it is packed as a single layer with all files again."""
 _SPARE_SECONDS: Final = 300.0
 """Seconds that an upload may take in addition to the time that its bytes need at the configured rate."""
-
-
-class Destination(Protocol):
-    """The registry that an image of a capture goes to, and its signer.
-
-    Each method is idempotent and bounded in time.
-    """
-
-    def push(self, ref: Reference, image: LocalImage, report: ProgressCallback) -> str:
-        """Push an image under the tag `ref`, less the blobs in the registry; return its digest. Raises GKMError."""
-
-    def layers(self, pinned: Reference) -> BaseLayers | None:
-        """Return the layers of a base image in the registry; None if they cannot be reused. Raises GKMError."""
-
-    def sign(self, pinned: Reference) -> None:
-        """Sign an image unless it already has a signature of the current signer. Raises GKMError."""
-
-    def attest(self, pinned: Reference, predicate: Mapping[str, Any]) -> None:
-        """Attach a signed attestation about a captured image unless it has an equivalent one. Raises GKMError."""
 
 
 def free_tag(registry: Registry, ref: Reference, digest: str) -> Reference | None:
@@ -78,7 +61,10 @@ class CaptureStopped(Exception):
 
 @dataclass(frozen=True)
 class RegistryDestination:
-    """Pushes and signs images of captures with the registry and the signer that the configuration names."""
+    """Pushes and signs images of captures with the registry and the signer that the configuration names.
+
+    Each method is idempotent, bounded in time, and raises GKMError.
+    """
 
     config: Config
     secrets: PullSecrets
@@ -90,7 +76,7 @@ class RegistryDestination:
         return cls(config, secrets, os.environ)
 
     def push(self, ref: Reference, image: LocalImage, report: ProgressCallback) -> str:
-        """Implement Destination.push."""
+        """Push an image under the tag `ref`, less the blobs in the registry; return its digest."""
         size = sum(blob.descriptor.size for blob in image.blobs)
         seconds = _SPARE_SECONDS + 2 * size / self.config.capture.bytes_per_second
         registry = self._registry(ref).within(seconds)
@@ -99,7 +85,7 @@ class RegistryDestination:
         return push.manifest(registry, tag, image.manifest, image.media_type) if tag else image.digest
 
     def layers(self, pinned: Reference) -> BaseLayers | None:
-        """Implement Destination.layers."""
+        """Return the layers of a base image in the registry; None if they cannot be reused."""
         registry = self._registry(pinned)
         try:
             described = registry.manifest(pinned).image()
@@ -116,11 +102,11 @@ class RegistryDestination:
         return BaseLayers(tuple(layers), diff_ids)
 
     def sign(self, pinned: Reference) -> None:
-        """Implement Destination.sign."""
+        """Sign an image unless it already has a signature of the current signer."""
         sign.sign(self._registry(pinned), pinned, self._signer())
 
     def attest(self, pinned: Reference, predicate: Mapping[str, Any]) -> None:
-        """Implement Destination.attest.
+        """Attach a signed attestation about a captured image unless it has an equivalent one.
 
         An attestation by another node suffices if its time differs by less than half of the maximum age.
         """

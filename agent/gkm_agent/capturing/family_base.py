@@ -12,7 +12,6 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -36,18 +35,6 @@ WORK: Final = ".union-"
 _GRAPH: Final = re.compile(rf".*/(?:{GRAPH_PATH})", re.ASCII | re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class FamilyBase:
-    """The image that a captured image extends, by digest. Its entry is in the store."""
-
-    image: str
-
-    @property
-    def digest(self) -> str:
-        """Return the digest of the base image."""
-        return self.image.partition("@")[2]
-
-
 def family_of(origin: CaptureOrigin, settings: CapturedCaches) -> CacheRef | None:
     """Return the family that the image of a capture becomes a member of; None if it joins no family.
 
@@ -59,8 +46,8 @@ def family_of(origin: CaptureOrigin, settings: CapturedCaches) -> CacheRef | Non
     return CacheRef(None if cluster else origin.pod_namespace, origin.family)
 
 
-def chosen_base(layout: Layout, family: CacheRef) -> FamilyBase | None:
-    """Return the member of a family that this node mounts into new pods now; None if the node has no Ready member.
+def chosen_base(layout: Layout, family: CacheRef) -> Reference | None:
+    """Return the image, by digest, that this node mounts into new pods of a family; None without a Ready member.
 
     Raises:
         UnreadableState: the choice or the state of the cache is damaged.
@@ -68,18 +55,17 @@ def chosen_base(layout: Layout, family: CacheRef) -> FamilyBase | None:
     pointer = families.chosen(layout, family)
     if pointer is None or pointer.state is not CacheState.READY or not pointer.digest:
         return None
-    image = Reference.parse(pointer.image).name
-    return FamilyBase(f"{image}@{pointer.digest}")
+    return Reference.parse(pointer.image).pinned(pointer.digest)
 
 
-def files_in(layout: Layout, base: FamilyBase) -> frozenset[str]:
+def files_in(layout: Layout, base: Reference) -> frozenset[str]:
     """Return the paths of the files in the base of a captured image.
 
     Raises:
         GKMError: NODE_ERROR, the store no longer has the entry, and the agent pulls it again.
     """
     try:
-        with file_list.open_list(layout.entry(base.digest) / entry.FILE_LIST) as (_, files):
+        with file_list.open_list(layout.entry(base.target) / entry.FILE_LIST) as (_, files):
             return frozenset(file.path for file in islice(files, MAX_FILES))
     except (FileNotFoundError, UnreadableState) as error:
         raise _lost(base) from error
@@ -87,7 +73,7 @@ def files_in(layout: Layout, base: FamilyBase) -> frozenset[str]:
 
 @contextmanager
 def union(
-    layout: Layout, work: Path, base: FamilyBase | None, throttle: integrity.Throttle = lambda _cost: None
+    layout: Layout, work: Path, base: Reference | None, throttle: integrity.Throttle = lambda _cost: None
 ) -> Iterator[Path]:
     """Yield a directory, `work`, with the captured files and the files of the base; without a base, the captured files.
 
@@ -115,19 +101,19 @@ def union(
         raise
 
 
-def _make(layout: Layout, work: Path, base: FamilyBase, throttle: integrity.Throttle) -> None:
+def _make(layout: Layout, work: Path, base: Reference, throttle: integrity.Throttle) -> None:
     work.mkdir(0o700)
-    with locks.shared(layout.entry_lock(base.digest)):
+    with locks.shared(layout.entry_lock(base.target)):
         _check(layout, base, throttle)
-        _link(layout.entry(base.digest) / entry.CONTENT, work)
+        _link(layout.entry(base.target) / entry.CONTENT, work)
 
 
-def _check(layout: Layout, base: FamilyBase, throttle: integrity.Throttle) -> None:
-    damage = integrity.check(layout, base.digest, throttle)
+def _check(layout: Layout, base: Reference, throttle: integrity.Throttle) -> None:
+    damage = integrity.check(layout, base.target, throttle)
     if damage is not None:
         raise GKMError(
             Reason.NODE_ERROR,
-            f"{damage.path} of the entry {base.digest}, which the capture extends, is damaged: {damage.cause}",
+            f"{damage.path} of the entry {base.target}, which the capture extends, is damaged: {damage.cause}",
             f"touch {layout.check_request} on the node: the agent checks its store, and pulls the entry again",
         )
 
@@ -146,9 +132,9 @@ def _link(source: Path, target: Path) -> None:
                 os.link(one.path, inside, follow_symlinks=False)
 
 
-def _lost(base: FamilyBase) -> GKMError:
+def _lost(base: Reference) -> GKMError:
     return GKMError(
         Reason.NODE_ERROR,
-        f"the store of this node has no entry {base.digest}, which the capture extends",
+        f"the store of this node has no entry {base.target}, which the capture extends",
         "the agent pulls it again",
     )

@@ -135,16 +135,11 @@ def save(directory: Path, progress: Progress) -> None:
     files.replace(directory / PROGRESS_FILE, msgspec.json.encode(progress))
 
 
-def save_files(directory: Path, listed: list[PackedFile]) -> None:
-    """Write the list of the files in a captured image; raises OSError."""
-    files.replace(directory / FILES_FILE, msgspec.json.encode(listed))
-
-
 def load_files(directory: Path) -> list[PackedFile]:
     """Return the list of the files in a captured image.
 
     Raises:
-        UnreadableState: the list is missing, or `save_files` did not write it.
+        UnreadableState: the list is missing, or no step wrote it.
     """
     path = directory / FILES_FILE
     try:

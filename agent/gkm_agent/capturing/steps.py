@@ -26,8 +26,7 @@ from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.names import InvalidName
 from gkm.images.archives import oci_layout
-from gkm.images.assembly.base_layers import BaseLayers
-from gkm.images.assembly.image import pack
+from gkm.images.assembly.image import BaseLayers, pack
 from gkm.images.assembly.several import scan_captured
 from gkm.images.assembly.versions import DependencyVersions
 from gkm.images.captured.content import Hardware, image_tag, repository
@@ -39,9 +38,9 @@ from gkm.runtimes.placement import directory_of, names_in
 from gkm.runtimes.triton import GROUP
 
 from gkm_agent.capturing import progress
-from gkm_agent.capturing.destination import CaptureStopped, Destination, UploadPace
+from gkm_agent.capturing.destination import CaptureStopped, RegistryDestination, UploadPace
 from gkm_agent.capturing.family_base import WORK as UNION
-from gkm_agent.capturing.family_base import FamilyBase, chosen_base, family_of, files_in, union
+from gkm_agent.capturing.family_base import chosen_base, family_of, files_in, union
 from gkm_agent.capturing.inspection import Inspection, inspect
 from gkm_agent.capturing.progress import FILES_FILE, IMAGE, PROGRESS_FILE, CaptureOrigin, CaptureState, Progress
 from gkm_agent.telemetry import metrics
@@ -52,6 +51,8 @@ MAX_ATTEMPTS: Final = 8
 _DAMAGED: Final = frozenset(
     {Reason.METADATA_MISSING, Reason.METADATA_INVALID, Reason.DIGEST_MISMATCH, Reason.UNSAFE_CONTENT, Reason.TOO_LARGE}
 )
+_NO_IMAGE: Final = (CaptureState.CAPTURED, CaptureState.DUPLICATE, CaptureState.REFUSED)
+"""The states of a capture without an image, now or later."""
 _UNKNOWN_HARDWARE: Final = frozenset({Reason.NO_GPU, Reason.GPU_LOST})
 
 
@@ -61,7 +62,7 @@ class CaptureSteps:
 
     layout: Layout
     settings: Capture
-    destination: Destination
+    destination: RegistryDestination
     inventory: Callable[[], Inventory]
     stop: Event
     spare_bytes: Callable[[Path, float], int] = spare_bytes
@@ -112,7 +113,7 @@ class CaptureSteps:
         if done.state is not CaptureState.ANNOUNCED or done.attempts >= MAX_ATTEMPTS:
             return False
         base = self._base(progress.origin(directory))
-        if base is None or base.digest in (done.digest, done.base_digest):
+        if base is None or base.target in (done.digest, done.base_digest):
             return False
         progress.save(directory, Progress(attempts=done.attempts + 1))
         return True
@@ -144,7 +145,7 @@ class CaptureSteps:
                 raise
             state = CaptureState.DUPLICATE if error.reason is Reason.NOT_REQUIRED else CaptureState.REFUSED
             return Progress(state, error.reason.value, error.message[:1024])
-        progress.save_files(directory, found.files)
+        files.replace(directory / FILES_FILE, msgspec.json.encode(found.files))
         return Progress(
             CaptureState.INSPECTED,
             hardware=found.hardware,
@@ -152,15 +153,15 @@ class CaptureSteps:
             files=len(found.files),
             size_bytes=found.size_bytes,
             left_out=found.left_out,
-            base=base.image if base else "",
+            base=str(base) if base else "",
             attempts=before.attempts,
         )
 
-    def _base(self, origin: CaptureOrigin) -> FamilyBase | None:
+    def _base(self, origin: CaptureOrigin) -> Reference | None:
         family = family_of(origin, self.settings.caches)
         return chosen_base(self.layout, family) if family else None
 
-    def _kept(self, base: FamilyBase | None) -> frozenset[str]:
+    def _kept(self, base: Reference | None) -> frozenset[str]:
         return files_in(self.layout, base) if base else frozenset()
 
     def _pack(self, directory: Path, origin: CaptureOrigin, before: Progress) -> Progress:
@@ -173,7 +174,7 @@ class CaptureSteps:
             raise GKMError(Reason.DISK_FULL, "the disk has too little free space to pack a capture", Remedy.FREE_SPACE)
         work = directory / f"{_WORK}{secrets.token_hex(4)}"
         work.mkdir(0o700)
-        base = FamilyBase(before.base) if before.base else None
+        base = Reference.parse(before.base) if before.base else None
         layers = self._base_layers(base, ref) if base else None
         try:
             stated = [GpuTarget(hardware.backend, hardware.arch.removeprefix("sm_"), hardware.warp_size)]
@@ -200,13 +201,12 @@ class CaptureSteps:
         """Return whether the store lacks the base of the inspection, and no cache has the agent pull it again."""
         if not before.base:
             return False
-        base = FamilyBase(before.base)
-        return not self.layout.entry(base.digest).exists() and self._base(origin) != base
+        base = Reference.parse(before.base)
+        return not self.layout.entry(base.target).exists() and self._base(origin) != base
 
-    def _base_layers(self, base: FamilyBase, ref: Reference) -> BaseLayers | None:
+    def _base_layers(self, base: Reference, ref: Reference) -> BaseLayers | None:
         """Return the layers of the base that the registry has where the image goes; None sends all files."""
-        pinned = Reference.parse(base.image)
-        found = self.destination.layers(pinned) if pinned.name == ref.name else None
+        found = self.destination.layers(base) if base.name == ref.name else None
         return replace(found, files=files_in(self.layout, base)) if found else None
 
     def _push(self, directory: Path, origin: CaptureOrigin, before: Progress) -> Progress:
@@ -285,10 +285,10 @@ class CaptureSteps:
             raise CaptureStopped
 
 
-def _check_adds(base: FamilyBase, kept: frozenset[str], found: Inspection) -> None:
+def _check_adds(base: Reference, kept: frozenset[str], found: Inspection) -> None:
     if kept.issuperset(file.path for file in found.files):
         raise GKMError(
-            Reason.NOT_REQUIRED, f"every captured file is already in the generation {base.digest} of the family"
+            Reason.NOT_REQUIRED, f"every captured file is already in the generation {base.target} of the family"
         )
 
 
@@ -301,15 +301,6 @@ def _hardware(found: Progress) -> Hardware:
 def reason_of(error: OSError) -> Reason:
     """Return the reason for an OSError of the disk: DISK_FULL or NODE_ERROR."""
     return Reason.DISK_FULL if error.errno in (errno.ENOSPC, errno.EDQUOT) else Reason.NODE_ERROR
-
-
-_OFFERED = (
-    CaptureState.INSPECTED,
-    CaptureState.PACKED,
-    CaptureState.PUSHED,
-    CaptureState.SIGNED,
-    CaptureState.ANNOUNCED,
-)
 
 
 def check_new(
@@ -331,7 +322,7 @@ def check_new(
             same = progress.origin(other).pod_namespace == origin.pod_namespace
             done = progress.load(other)
             same = same and progress.origin(other).family == origin.family
-            if same and done.content_digest == found.content_digest and done.state in _OFFERED:
+            if same and done.content_digest == found.content_digest and done.state not in _NO_IMAGE:
                 raise GKMError(Reason.NOT_REQUIRED, f"the capture of volume {other.name} has the same content")
 
 

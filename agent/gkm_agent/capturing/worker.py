@@ -5,7 +5,9 @@ rate. Retries end when retention removes the capture. The agent publishes the ca
 the newest first.
 """
 
+import hashlib
 import logging
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -22,7 +24,7 @@ from gkm.hoststate.logs import fields
 from gkm.hoststate.pacing import Backoff
 from gkm.images.captured.content import Hardware, cache_name, member_name
 
-from gkm_agent.capturing import progress, upload_share
+from gkm_agent.capturing import progress
 from gkm_agent.capturing.destination import CaptureStopped
 from gkm_agent.capturing.family_base import family_of
 from gkm_agent.capturing.progress import CaptureOrigin, CaptureState, Progress
@@ -37,6 +39,11 @@ LOOK_SECONDS: Final = 1.0
 """Interval in seconds at which the thread looks for new captures of the CSI driver."""
 BACKOFF: Final = Backoff(15.0, 1800.0)
 """Pauses in seconds after a failed step. A registry that is down for a day costs 50 attempts of one capture."""
+
+LONGEST_SHARE_SECONDS: Final = 8.0
+STEEPNESS: Final = 7.0
+"""Steepness of the distribution of delays: with a larger value fewer nodes push early, and a single node waits
+longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +204,7 @@ class CaptureWorker:
 
     def _may_push(self, volume_id: str, packed: Progress) -> bool:
         """Return whether this node has waited for its share: other nodes may have the same content at this moment."""
-        share = upload_share.seconds(packed.content_digest, self._node) if self._node else 0.0
+        share = upload_share(packed.content_digest, self._node) if self._node else 0.0
         return self._clock() >= self._due.setdefault(volume_id, self._clock() + share)
 
     def _log_state(self, volume_id: str, reached: Progress) -> None:
@@ -253,13 +260,6 @@ class CaptureWorker:
             self._changed()
 
 
-_SHOWN = {
-    CaptureState.ANNOUNCED: "Announced",
-    CaptureState.DUPLICATE: "Duplicate",
-    CaptureState.REFUSED: "Refused",
-}
-
-
 @dataclass(frozen=True, slots=True)
 class KnownCapture:
     """A capture of this node; `since` is the time at which its copy ended, in seconds since the epoch.
@@ -293,7 +293,7 @@ def _report(capture: KnownCapture) -> CapturedImage:
     announced = progress.state is CaptureState.ANNOUNCED and hardware is not None
     return CapturedImage(
         volume=origin.volume_id,
-        state=_SHOWN.get(progress.state, "Waiting"),
+        state=progress.state.value if final else "Waiting",
         pod=escape(origin.pod_name)[:253],
         time=_time(origin.start_time),
         name=_name(capture.family, hardware, progress) if announced and hardware else "",
@@ -326,3 +326,16 @@ def _time(text: str) -> str | None:
     except ValueError:
         return None
     return text
+
+
+def upload_share(content_digest: str, node: str) -> float:
+    """Return the delay in seconds before this node pushes content with this digest.
+
+    Many nodes with a new kind of GPU compile the same files at the same time. The delay follows from hash(content,
+    node): no lease, and no node knows of another. Most wait long and a few are early, as receivers of a multicast delay
+    their answers (Nonnenmacher and Biersack, "Optimal Multicast Feedback", 1998): the number of early ones hardly
+    depends on the number of nodes. A later node finds the blobs in the registry and sends no blobs.
+    """
+    digest = hashlib.sha256(f"{content_digest}\n{node}".encode()).digest()
+    drawn = int.from_bytes(digest[:8], "big") / 2**64
+    return LONGEST_SHARE_SECONDS * math.log1p(drawn * math.expm1(STEEPNESS)) / STEEPNESS

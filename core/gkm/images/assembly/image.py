@@ -7,13 +7,13 @@ without a leading "./", and the manifest of each cache behind its files.
 import re
 import tarfile
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from gkm.api.errors import GKMError, Reason
 from gkm.images.archives.archive import BLOCK
 from gkm.images.archives.compression import deflated
-from gkm.images.assembly.base_layers import BaseLayers
 from gkm.images.assembly.contents import CacheContents
 from gkm.images.assembly.replacements import replacement
 from gkm.images.assembly.selection import with_directories
@@ -23,6 +23,7 @@ from gkm.images.assembly.versions import DependencyVersions
 from gkm.images.cache import MOUNT_PATH_LABEL, host_platform
 from gkm.images.configuration import OCI_LAYER, assemble_image, encode_config
 from gkm.images.local_image import ByteCounter, LocalImage, ProgressCallback, StreamHasher, write_blob
+from gkm.images.manifest import Descriptor
 from gkm.runtimes import Runtime
 from gkm.runtimes.placement import directory_of
 from gkm.runtimes.vllm import FACTORS
@@ -34,6 +35,18 @@ _DIRECTORY_MODE, _FILE_MODE, _EXECUTABLE_MODE = 0o755, 0o644, 0o755
 _MAX_OCTAL_SIZE = 8**11 - 1
 """POSIX.1-2017, pax, ustar Interchange Format: a size has eleven octal digits."""
 _VARIABLE = re.compile(r"[A-Za-z0-9_]{1,64}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class BaseLayers:
+    """The layers of a base image in order, each with the digest of its unpacked bytes.
+
+    `files` are the paths in them. A path is relative to the content of a store entry.
+    """
+
+    layers: tuple[Descriptor, ...]
+    diff_ids: tuple[str, ...]
+    files: frozenset[str] = frozenset()
 
 
 def pack(
