@@ -6,8 +6,8 @@ from typing import Generic, TypeVar, cast
 
 from gkm.kube import client
 from gkm.kube.api import EVERYTHING, PAGE_LIMIT, Api, ListPage, ListSelector, WatchEvent
+from gkm.kube.client import HttpWatch
 from gkm.kube.resources import Resource
-from gkm.kube.watches import HttpWatch
 
 T = TypeVar("T")
 

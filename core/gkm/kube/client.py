@@ -8,9 +8,11 @@ import logging
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from io import BytesIO
-from typing import Any, TypeVar
+from threading import Lock
+from typing import Any, Generic, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
@@ -21,11 +23,10 @@ from urllib3.exceptions import HTTPError
 
 from gkm.hoststate.logs import fields
 from gkm.kube import decoding
-from gkm.kube.api import EVERYTHING, PAGE_LIMIT, Api, ListPage, ListSelector, Object
+from gkm.kube.api import EVERYTHING, PAGE_LIMIT, Api, ListPage, ListSelector, Object, WatchEvent
 from gkm.kube.credentials import ApiCredentials, authorization, load_client
 from gkm.kube.errors import NO_RESPONSE, UNAUTHORIZED, ApiError, from_body
 from gkm.kube.resources import Resource
-from gkm.kube.watches import HttpWatch
 
 _LOG = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -53,6 +54,11 @@ BODY_SECONDS = 120.0
 
 _READ_BYTES = 256 << 10
 
+MAX_LINE_BYTES = 16 << 20
+"""Limit of bytes of one line of a watch; etcd stores objects of at most 1.5 MB."""
+
+_CHUNK_BYTES = 64 << 10
+
 MAX_ERROR_BYTES = 64 << 10
 """Limit of bytes of an error response; a metav1.Status has a few hundred bytes."""
 
@@ -68,14 +74,10 @@ RequestObserver = Callable[[str, int], None]
 """Called for every response with the verb of the API's audit log and the status; 0 without a response."""
 
 
-def _no_observer(verb: str, status: int) -> None:
-    """Ignore a response: the default observer."""
-
-
 def connect(
     kubeconfig: str | None = None,
     context: str | None = None,
-    observe: RequestObserver = _no_observer,
+    observe: RequestObserver = lambda _verb, _status: None,
     *,
     timeout: float = READ_SECONDS,
 ) -> "HttpApi":
@@ -103,11 +105,61 @@ class _Request:
     """Limit of seconds for reading; None uses the timeout of the client."""
 
 
+class HttpWatch(Generic[T]):
+    """A watch over one HTTP response, whose lines are events."""
+
+    def __init__(self, resource: Resource[T], response: BaseHTTPResponse) -> None:
+        self._resource = resource
+        self._response = response
+        self._closed = False
+        self._reading = False
+        self._lock = Lock()
+
+    def __iter__(self) -> Iterator[WatchEvent[T]]:
+        with self._lock:
+            if self._closed:
+                return
+            self._reading = True
+        try:
+            for line in self._lines():
+                yield decoding.event(self._resource, line)
+        except (HTTPError, OSError, ValueError) as error:
+            # A socket that `close` shuts down under its reader fails in many ways, ssl's ValueError among them.
+            if not self._closed:
+                raise ApiError(NO_RESPONSE, "Broken", f"the watch broke off: {error}") from error
+        finally:
+            # Not returned to the pool: more bytes of the watch may come.
+            self._response.close()
+
+    def close(self) -> None:
+        """End the watch from any thread, by shutting down its socket."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            if not self._reading:
+                self._response.close()
+                return
+            with suppress(OSError, ValueError, RuntimeError):  # the watch has ended already
+                self._response.shutdown()
+
+    def _lines(self) -> Iterator[bytes]:
+        rest = b""
+        for chunk in self._response.stream(_CHUNK_BYTES):
+            *lines, rest = (rest + chunk).split(b"\n")
+            yield from (line for line in lines if line)
+            if len(rest) > MAX_LINE_BYTES:
+                raise ApiError(NO_RESPONSE, "TooLarge", f"a watch event is longer than {MAX_LINE_BYTES} bytes")
+
+
 class HttpApi(Api):
     """A client of the Kubernetes API over HTTP (gkm.kube.api.Api). Thread-safe."""
 
     def __init__(
-        self, credentials: ApiCredentials, observe: RequestObserver = _no_observer, timeout: float = READ_SECONDS
+        self,
+        credentials: ApiCredentials,
+        observe: RequestObserver = lambda _verb, _status: None,
+        timeout: float = READ_SECONDS,
     ) -> None:
         self._credentials = credentials
         self._observe = observe

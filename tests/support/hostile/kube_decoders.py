@@ -4,7 +4,7 @@ from functools import partial
 from typing import Any
 
 from gkm.api import domain_capacity, domain_readiness, topology_status
-from gkm.kube import client, decoding, discovery, errors, resources, watches
+from gkm.kube import client, decoding, discovery, errors, resources
 from gkm.kube.resources import Resource
 from gkm_agent.kubernetes import sinks as kube_fabric
 from gkm_agent.kubernetes.source import OWN_NODE
@@ -57,7 +57,7 @@ KUBE = (
         client.MAX_BODY_BYTES,
         factor=OBJECT_FACTOR,
     ),
-    Decoder("watch event", partial(decoding.event, resources.GKMCACHES), decoding._Event, watches.MAX_LINE_BYTES),
+    Decoder("watch event", partial(decoding.event, resources.GKMCACHES), decoding._Event, client.MAX_LINE_BYTES),
     Decoder("refusal", lambda text: errors.from_body(400, text), errors._Status, client.MAX_ERROR_BYTES),
     *(
         _object(resource, "the library")

@@ -24,8 +24,7 @@ from gkm.images.assembly.target_claims import found_or_stated, kernel_targets
 from gkm.images.assembly.tree import TreeEntry, walk
 from gkm.images.assembly.triton import Kernel, manifest_entry, parse_kernel
 from gkm.images.assembly.versions import DependencyVersions
-from gkm.images.assembly.vllm import VllmScan
-from gkm.images.assembly.vllm_labels import vllm_labels, vllm_targets
+from gkm.images.assembly.vllm import VllmScan, vllm_labels, vllm_targets
 from gkm.images.cache import MAX_TARGETS, Format, stated_targets
 from gkm.images.pulling.extract import MAX_MANIFEST_BYTES
 from gkm.runtimes import BY_NAME

@@ -6,18 +6,26 @@ on the checks of another one.
 """
 
 import os
+import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 from resource import getpagesize
 from typing import Final
 
 from gkm.hoststate.files import closing
-from gkm.mounts.relocation import files, triton, vllm
+from gkm.mounts.relocation import triton, vllm
 from gkm.mounts.relocation.mount_path import MountPath
 from gkm.mounts.relocation.rewrite_result import RewriteResult, encoded_length
 from gkm.runtimes.triton import GROUP
 from gkm.runtimes.vllm import INDEX
 
+_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE_MODE: Final = 0o444
+_DIRECTORY_MODE: Final = 0o755
+"""Mode of directories: a pod that is not root must be able to enter."""
+_WRITABLE_MODE: Final = 0o777
+"""Mode of directories in a private volume: a pod that is not root must be able to write."""
 MAX_ENTRIES: Final = 1_000_000
 """Limit of files and directories, equal to the limit of extraction."""
 MAX_DEPTH: Final = 16
@@ -117,8 +125,8 @@ class _Walk:
 
     def make_directory(self, relative: str) -> str:
         """Return the counterpart of a directory, making it where it is missing."""
-        mode = files.WRITABLE_MODE if self._is_writable else files.DIRECTORY_MODE
-        made = files.make_directory(self._destination, relative, mode)
+        mode = _WRITABLE_MODE if self._is_writable else _DIRECTORY_MODE
+        made = _make_directory(self._destination, relative, mode)
         self._count_memory(made * _INODE_BYTES)
         return f"{self._destination}/{relative}"
 
@@ -146,7 +154,7 @@ class _Walk:
                 is_directory = entry.is_dir(follow_symlinks=False)
                 if not is_directory and not entry.is_file(follow_symlinks=False):
                     raise Unrelocatable(f"{_quoted(path)} is no file and no directory")
-                if self._mount_path is not None and _names_paths(entry.name):
+                if self._mount_path is not None and (entry.name == INDEX or entry.name.startswith(GROUP)):
                     listing.path_files.append(entry.name)  # a directory of such a name is hidden by a file, not entered
                     self.rewritten += 1
                     if self.rewritten > MAX_REWRITTEN:
@@ -184,19 +192,15 @@ class _Walk:
             result = _rewritten(descriptor, name, inside, listing)
             self.incomplete += not result.complete
             self._count_memory(_INODE_BYTES + -(-len(result.data) // getpagesize()) * getpagesize())
-            files.write(f"{target_directory}/{name}", result.data)
+            _write(f"{target_directory}/{name}", result.data)
 
 
 def _rewritten(descriptor: int, name: str, inside: str, listing: _Listing) -> RewriteResult:
     if name == INDEX:
-        data = files.read(descriptor, name, vllm.MAX_BYTES)
+        data = _read(descriptor, name, vllm.MAX_BYTES)
         return vllm.rewritten(data, inside, listing.files.union(listing.directories))
-    data = files.read(descriptor, name, triton.MAX_BYTES)
+    data = _read(descriptor, name, triton.MAX_BYTES)
     return triton.rewritten(data, inside, listing.files)
-
-
-def _names_paths(name: str) -> bool:
-    return name == INDEX or name.startswith(GROUP)
 
 
 def _joined(directory: str, name: str) -> str:
@@ -205,3 +209,54 @@ def _joined(directory: str, name: str) -> str:
 
 def _quoted(path: str) -> str:
     return ascii(path[:80])
+
+
+def _make_directory(top: Path, relative: str, mode: int) -> int:
+    """Create the directory `relative` below `top` with missing parents; return how many directories were created.
+
+    Mostly only the last name is missing, so it is tried first.
+
+    Raises:
+        OSError: a disk operation failed.
+    """
+    parents = 0
+    directory = f"{top}/{relative}" if relative else str(top)
+    try:
+        os.mkdir(directory)  # noqa: PTH102 -- a Path for each of thousands costs as much as the call
+    except FileExistsError:
+        return 0
+    except FileNotFoundError:
+        if not relative:
+            raise
+        parents = _make_directory(top, os.path.dirname(relative), mode)  # noqa: PTH120 -- as above
+        os.mkdir(directory)  # noqa: PTH102 -- as above
+    os.chmod(directory, mode)  # noqa: PTH101 -- independent of the umask; as above
+    return parents + 1
+
+
+def _read(directory: int, name: str, limit: int) -> bytes:
+    """Return at most `limit` + 1 bytes of a file in `directory`, a descriptor.
+
+    The content of a directory is empty: the rewritten file hides it.
+
+    Raises:
+        OSError: ELOOP for a link, or it cannot be read.
+    """
+    # Without file objects, which cost as much as the calls.
+    with closing(os.open(name, _READ, dir_fd=directory)) as descriptor:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            return b""
+        return os.read(descriptor, min(found.st_size, limit) + 1)
+
+
+def _write(path: str, data: bytes) -> None:
+    """Write a new file that every user may read; `path` must not exist.
+
+    Raises:
+        OSError: the file exists already, or a disk operation failed.
+    """
+    with closing(os.open(path, _WRITE, _FILE_MODE)) as descriptor:
+        os.fchmod(descriptor, _FILE_MODE)
+        while data:
+            data = data[os.write(descriptor, data) :]

@@ -12,12 +12,11 @@ from gkm.api.caches import NAME_PATTERN
 from gkm.hoststate.pacing import Backoff
 from gkm.kube import decoding
 from gkm.kube.api import Change, ListPage, WatchEvent
-from gkm.kube.client import connect
+from gkm.kube.client import HttpWatch, connect
 from gkm.kube.credentials import NotConfigured
 from gkm.kube.errors import ApiError, from_body
 from gkm.kube.events import MAX_NOTE_BYTES, EventBody, Recorder, Regarding
 from gkm.kube.resources import CLUSTERGKMCACHES, EVENTS, GKMCACHES, NODES, PROVIDER_TREES, Json
-from gkm.kube.watches import HttpWatch
 from hypothesis import given
 from hypothesis import strategies as st
 from support.kube.fake_api import FakeApi
@@ -206,7 +205,7 @@ def test_a_broken_connection_is_an_error_and_half_an_event_is_none() -> None:
 
 
 def test_an_endless_line_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gkm.kube.watches.MAX_LINE_BYTES", 100)
+    monkeypatch.setattr("gkm.kube.client.MAX_LINE_BYTES", 100)
     watch, _ = watch_of(b"x" * 60, b"x" * 60)
     with pytest.raises(ApiError, match="longer than"):
         list(watch)
