@@ -60,9 +60,7 @@ COMMANDS = {
         "gkm_cli.template.command", "app", "Group templates: render offline, import from OSMO, print rights."
     ),
     "plan": LazyCommand(
-        "gkm_cli.plan.command",
-        "app",
-        "Plan where the groups of a run go, and explain it; exit 3 if it does not fit.",
+        "gkm_cli.plan.command", "app", "Plan where the groups of a run go, and explain it; exit 3 if it does not fit."
     ),
     "why": LazyCommand(
         "gkm_cli.why.command",

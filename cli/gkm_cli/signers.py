@@ -66,8 +66,7 @@ class SignerOptions:
         typer.Option("--rule", metavar="CEL", help="A rule that each of these attestations must satisfy; repeatable."),
     ] = None
     policy: Annotated[
-        Path | None,
-        typer.Option("--policy", metavar="FILE", help="A file with the `verification` of a configuration."),
+        Path | None, typer.Option("--policy", metavar="FILE", help="A file with the `verification` of a configuration.")
     ] = None
     namespace: Annotated[
         str | None,
@@ -152,9 +151,7 @@ def _policy(signers: SignerOptions) -> Policy:
     try:
         named = [Identity(issuer=signers.issuer, subject_reg_exp=signers.identity)] if signers.identity else []
         policy = Policy(
-            keys=[*map(public_key, signers.keys or [])],
-            identities=named,
-            trusted_root=str(trusted_root or ""),
+            keys=[*map(public_key, signers.keys or [])], identities=named, trusted_root=str(trusted_root or "")
         )
     except ValueError as error:
         raise UsageError(f"--identity cannot be used: {error}", "write a pattern in RE2's language") from error

@@ -78,11 +78,7 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
     topology.tree.on_approved = plans.wake
     images = CheckedImages.of(config, secrets=PullSecrets(KubeSecrets(api), config.registries, own_namespace()))
     captures = CapturesController(
-        leader,
-        config,
-        RegistryCaptures(images),
-        instance=arguments.identity,
-        informers=informers,
+        leader, config, RegistryCaptures(images), instance=arguments.identity, informers=informers
     )
     caches = CachesController(
         leader,

@@ -27,14 +27,7 @@ from gkm.kube.controller import Controller
 from gkm.kube.errors import ApiError
 from gkm.kube.events import EventBody, Recorder, Regarding
 from gkm.kube.leases import LEASES
-from gkm.kube.resources import (
-    CONFIGMAPS,
-    CSI_DRIVERS,
-    DAEMON_SETS,
-    DEFINITIONS,
-    NEEDED,
-    Json,
-)
+from gkm.kube.resources import CONFIGMAPS, CSI_DRIVERS, DAEMON_SETS, DEFINITIONS, NEEDED, Json
 
 from gkm_operator import metrics
 from gkm_operator.caches.totals import AGENT_SETS, agent_set

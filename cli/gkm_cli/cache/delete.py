@@ -19,8 +19,7 @@ from gkm_cli.registries import RegistryAccess, signature_repository
 TaggedArgument = Annotated[str, typer.Argument(metavar="REF", help="registry/repository:tag or @sha256:…")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 SignaturesOption = Annotated[
-    bool,
-    typer.Option("--with-signatures", help="Delete also the signatures, attestations and referrers of a digest."),
+    bool, typer.Option("--with-signatures", help="Delete also the signatures, attestations and referrers of a digest.")
 ]
 MAX_TAGS = 200
 """Limit of tags of a repository that are compared with the digest; each costs a request."""

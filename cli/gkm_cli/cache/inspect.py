@@ -22,8 +22,7 @@ from gkm_cli.output import Output, OutputOption, line, show, table
 from gkm_cli.registries import RefArgument, RegistryAccess
 
 EntriesOption = Annotated[
-    bool,
-    typer.Option("--entries", help="Fetch the content and list every entry; the labels list only the GPUs."),
+    bool, typer.Option("--entries", help="Fetch the content and list every entry; the labels list only the GPUs.")
 ]
 
 

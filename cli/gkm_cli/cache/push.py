@@ -21,11 +21,7 @@ PathArgument = Annotated[
 
 
 def push(
-    path: PathArgument,
-    reference: RefArgument,
-    *,
-    access: RegistryAccess,
-    output: OutputOption = Output.TABLE,
+    path: PathArgument, reference: RefArgument, *, access: RegistryAccess, output: OutputOption = Output.TABLE
 ) -> None:
     """Push the image in PATH, an OCI layout or a docker-archive, as REF, with the signatures in the layout."""
     ref = local_reference.parse(reference)

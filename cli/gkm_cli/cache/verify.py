@@ -13,11 +13,7 @@ from gkm_cli.signers import SignerOptions, verification, verify_image
 
 
 def verify(
-    reference: RefArgument,
-    *,
-    signers: SignerOptions,
-    access: RegistryAccess,
-    output: OutputOption = Output.TABLE,
+    reference: RefArgument, *, signers: SignerOptions, access: RegistryAccess, output: OutputOption = Output.TABLE
 ) -> None:
     """Resolve REF and show for every signature whether it is valid, and why; exit 3 if the image is not verified."""
     wanted = verification(signers, access.config)

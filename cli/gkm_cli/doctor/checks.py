@@ -153,11 +153,7 @@ CHECKS: tuple[Check, ...] = (
         "caches/no-node", "every cache fits a node", caches.without_node, ("caches",), cluster_wide=False
     ),
     InstallationCheck(
-        "caches/waiting-pods",
-        "no pod waits for a volume",
-        waiting.pods,
-        ("waiting_pods",),
-        cluster_wide=False,
+        "caches/waiting-pods", "no pod waits for a volume", waiting.pods, ("waiting_pods",), cluster_wide=False
     ),
     InstallationCheck(
         "caches/by-label",
@@ -320,9 +316,7 @@ def _verdict(config: Config, files: Mapping[str, str], ref: Reference, wanted: V
         )
     policies = [
         replace(
-            policy,
-            keys=[files.get(key, key) for key in policy.keys],
-            trusted_root=files.get(policy.trusted_root, ""),
+            policy, keys=[files.get(key, key) for key in policy.keys], trusted_root=files.get(policy.trusted_root, "")
         )
         for policy in wanted.policies
     ]

@@ -198,9 +198,7 @@ def _job(run: ParsedRun, plan: Plan, shape: _JobShape, image: str) -> Json:
                 }
             }
         },
-        "containers": [
-            {"name": "worker", "image": image, "resources": _resources(run, plan)},
-        ],
+        "containers": [{"name": "worker", "image": image, "resources": _resources(run, plan)}],
     }
     if shape.even:
         pod["topologySpreadConstraints"] = [_spread_constraint({"batch.kubernetes.io/job-name": name})]

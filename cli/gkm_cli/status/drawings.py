@@ -71,13 +71,7 @@ def _boxes(cells: list[Cell]) -> list[boxes.Box[Cell]]:
 
 
 def _cache(cache: CacheState) -> Cell:
-    nodes = (
-        cache.ready_nodes,
-        cache.pulling_nodes,
-        cache.waiting_nodes,
-        cache.failed_nodes,
-        cache.incompatible_nodes,
-    )
+    nodes = (cache.ready_nodes, cache.pulling_nodes, cache.waiting_nodes, cache.failed_nodes, cache.incompatible_nodes)
     place = (cache.kind, cache.namespace or "(cluster)")
     return Cell(place, f"{cache.name} ({cache.state})", (*nodes, int(not any(nodes))))
 

@@ -54,10 +54,7 @@ NETWORKS = ("infiniband", "ufm", "lldp", "tree-file")
 _MANAGED = re.compile(r"MF\d{1,3};([^:;]+):[^:;]+")
 _GZIP = b"\x1f\x8b"
 _GZIP_WINDOW = 31  # zlib: 16 for the header of gzip, and 15
-_PRINTED_BY = {
-    "ibnetdiscover": "ibnetdiscover",
-    "ufm": "curl -su USER https://UFM/ufmRest/resources/ports",
-}
+_PRINTED_BY = {"ibnetdiscover": "ibnetdiscover", "ufm": "curl -su USER https://UFM/ufmRest/resources/ports"}
 
 
 @dataclass(frozen=True, slots=True)

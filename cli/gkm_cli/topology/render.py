@@ -95,11 +95,7 @@ def render_tree(tree: Tree, outline: Outline, notes: Sequence[str]) -> None:
 
 
 def render_capacity(
-    terminal: Sheet,
-    tree: Tree,
-    outline: Outline,
-    capacity: IntervalCapacity,
-    closest: str = "",
+    terminal: Sheet, tree: Tree, outline: Outline, capacity: IntervalCapacity, closest: str = ""
 ) -> None:
     """Print the GPUs of each domain from the widest level to the `closest`, of each level, and unusable nodes."""
     rows = []

@@ -61,11 +61,7 @@ def print_capacity(
         }
 
     result = tree_result(built.tree, built.outline, notes, figures, closest)
-    show(
-        result,
-        Output(output.value),
-        lambda: _render(Terminal(), built, capacity, notes, closest),
-    )
+    show(result, Output(output.value), lambda: _render(Terminal(), built, capacity, notes, closest))
 
 
 def _render(sheet: Sheet, built: Built, capacity: IntervalCapacity, notes: Sequence[str], closest: str) -> None:

@@ -19,11 +19,7 @@ TargetArgument = Annotated[
 
 
 def why(
-    cluster: ClusterOptions,
-    choice: PodChoice,
-    *,
-    target: TargetArgument = "",
-    output: OutputOption = Output.TABLE,
+    cluster: ClusterOptions, choice: PodChoice, *, target: TargetArgument = "", output: OutputOption = Output.TABLE
 ) -> None:
     """Say why pods have no cache, or why their kernels miss: each broken link, and what to do; exit 3 if one is."""
     from gkm_cli.why.explanation import explain  # noqa: PLC0415 -- its imports would slow down every other command

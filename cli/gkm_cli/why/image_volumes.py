@@ -6,13 +6,7 @@ from gkm.api.pod_caches import INJECTED, VOLUMES
 
 from gkm_cli.why.facts import CacheName, Facts, PodFacts
 from gkm_cli.why.injection import ReportUnreadable, read_report
-from gkm_cli.why.links import (
-    decide_cache_object,
-    decide_digest,
-    decide_node,
-    decide_signature,
-    has_started,
-)
+from gkm_cli.why.links import decide_cache_object, decide_digest, decide_node, decide_signature, has_started
 from gkm_cli.why.outcomes import Broken, Holds, Outcome, kubectl
 
 

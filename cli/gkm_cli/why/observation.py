@@ -23,15 +23,7 @@ from gkm.kube.resources import (
 
 from gkm_cli.clusters.reads import Unreadable, get, listed
 from gkm_cli.inputs.pods import RegisteredDrivers
-from gkm_cli.why.facts import (
-    CacheName,
-    EventFacts,
-    Facts,
-    KubeletSummary,
-    PodFacts,
-    ReadResult,
-    member_of,
-)
+from gkm_cli.why.facts import CacheName, EventFacts, Facts, KubeletSummary, PodFacts, ReadResult, member_of
 from gkm_cli.why.image_volumes import members
 from gkm_cli.why.outcomes import kubectl
 

@@ -306,11 +306,7 @@ class Rotation:
         write(directory, self._serving)
 
     def run(
-        self,
-        api: Api,
-        configurations: Sequence[WebhookConfiguration],
-        stop: Event,
-        trusted: Callable[[], object],
+        self, api: Api, configurations: Sequence[WebhookConfiguration], stop: Event, trusted: Callable[[], object]
     ) -> None:
         """Check the certificate at intervals until `stop`; call `trusted` once, when the API server trusts its CA.
 

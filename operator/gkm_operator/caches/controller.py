@@ -85,12 +85,7 @@ class CachesController(Controller):
         )
         self.verification = VerificationQueue(images, self._get, self.status.add, backoff, schedule=schedule)
         shared = informers or Informers(api)
-        self.node_watcher = NodeWatcher(
-            api,
-            self._changed,
-            namespace,
-            informers=shared,
-        )
+        self.node_watcher = NodeWatcher(api, self._changed, namespace, informers=shared)
         self._delivery = ObservedDelivery(api, delivery, self._refresh_all)
         self._image_pods = ImagePods(shared, self._changed)
         self._by_image: tuple[StartedWatch, ...] = ()

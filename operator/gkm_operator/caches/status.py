@@ -222,12 +222,7 @@ def apply_configuration(cache: Cache, status: CacheStatus) -> Mapping[str, Any]:
     version = cache.metadata.resource_version
     meta = {"name": cache.metadata.name} | ({"resourceVersion": version} if version else {})
     meta |= {"namespace": cache.metadata.namespace} if cache.metadata.namespace else {}
-    return {
-        "apiVersion": cache.api_version,
-        "kind": kind_of(cache),
-        "metadata": meta,
-        "status": zeros | shown,
-    }
+    return {"apiVersion": cache.api_version, "kind": kind_of(cache), "metadata": meta, "status": zeros | shown}
 
 
 def _escaped(nodes: Mapping[str, list[str]]) -> dict[str, list[str]]:
@@ -257,9 +252,7 @@ def _verified(cache: Cache, outcome: Outcome, now: str) -> CacheStatus:
     message = escape(outcome.message)[:_MAX_MESSAGE]
     condition = Condition("Verified", outcome.status, outcome.reason, message, now, generation)
     status = structs.replace(
-        cache.status,
-        observed_generation=generation,
-        conditions=with_condition(cache.status.conditions, condition),
+        cache.status, observed_generation=generation, conditions=with_condition(cache.status.conditions, condition)
     )
     if outcome.digest is None:
         # No digest was resolved. An older digest stays next to the image it was resolved from, which tells it from the

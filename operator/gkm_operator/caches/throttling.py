@@ -27,10 +27,7 @@ class StatusInterval:
     """
 
     def __init__(
-        self,
-        first: float = FIRST_SECONDS,
-        longest: float = LONGEST_SECONDS,
-        clock: Clock = time.monotonic,
+        self, first: float = FIRST_SECONDS, longest: float = LONGEST_SECONDS, clock: Clock = time.monotonic
     ) -> None:
         self._first = first
         self._longest = max(first, longest)

@@ -97,10 +97,7 @@ class CapturesController(Controller):
             backoff=backoff,
         )
         self.queue: WorkQueue[str] = WorkQueue(
-            self.name,
-            self.reconciler.reconcile,
-            workers=1,
-            observe=metrics.reconcile_recorder(self.name),
+            self.name, self.reconciler.reconcile, workers=1, observe=metrics.reconcile_recorder(self.name)
         )
         self.queues = [self.queue]
 

@@ -228,13 +228,7 @@ class DomainsController(Controller):
         )
         observer = self.status.observer
         self._reconciler = WorkloadReconciler(
-            api,
-            self.watcher,
-            observer.pods,
-            recorder,
-            settings=config.network,
-            enqueue=self.queue.add,
-            pacing=pacing,
+            api, self.watcher, observer.pods, recorder, settings=config.network, enqueue=self.queue.add, pacing=pacing
         )
         self.watcher.domain_changed.append(observer.domain_changed)
         self.watcher.template_changed.append(observer.template_changed)

@@ -36,10 +36,7 @@ class WritePacing:
     """
 
     def __init__(
-        self,
-        interval: float = INTERVAL_SECONDS,
-        figures: float = FIGURES_SECONDS,
-        clock: Clock = time.monotonic,
+        self, interval: float = INTERVAL_SECONDS, figures: float = FIGURES_SECONDS, clock: Clock = time.monotonic
     ) -> None:
         self._interval = interval
         self._figures = figures

@@ -184,10 +184,7 @@ def scaling_group_annotations(pod_clique_set: PodCliqueSet, scaling_group: str) 
     """
     template = next((found for found in pod_clique_set.scaling_groups if found.name == scaling_group), None)
     layers = (template.annotations if template else None, pod_clique_set.metadata.annotations)
-    found = {
-        AUTO_MNNVL: pod_clique_set.metadata.annotation(AUTO_MNNVL),
-        MNNVL_GROUP: nearest_group(layers),
-    }
+    found = {AUTO_MNNVL: pod_clique_set.metadata.annotation(AUTO_MNNVL), MNNVL_GROUP: nearest_group(layers)}
     return {key: value for key, value in found.items() if value is not None}
 
 

@@ -106,11 +106,7 @@ class KindWatches:
         self._feeds: dict[KindName, KindFeed] = {}
         self._lock = Lock()
         self.queue: WorkQueue[KindName] = WorkQueue(
-            QUEUE,
-            self.follow,
-            workers=1,
-            backoff=Backoff(1.0, 60.0),
-            observe=metrics.reconcile_recorder(QUEUE),
+            QUEUE, self.follow, workers=1, backoff=Backoff(1.0, 60.0), observe=metrics.reconcile_recorder(QUEUE)
         )
 
     @property

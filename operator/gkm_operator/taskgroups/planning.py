@@ -9,14 +9,7 @@ from typing import TypeVar
 
 from gkm.api.task_group_reasons import GroupReason
 from gkm.api.task_group_settings import TaskGroups
-from gkm.api.task_groups import (
-    GROUP_LABEL,
-    GROUP_UID_LABEL,
-    GroupObject,
-    GroupTemplate,
-    Pool,
-    TaskGroup,
-)
+from gkm.api.task_groups import GROUP_LABEL, GROUP_UID_LABEL, GroupObject, GroupTemplate, Pool, TaskGroup
 from gkm.hoststate.escaping import escape
 from gkm.kube.api import Api
 from gkm.kube.resources import GROUPTEMPLATES, POOLS, Resource

@@ -46,11 +46,7 @@ class PoolReconciler:
         watcher.pool_changed.append(self._pool_changed)
         watcher.template_changed.append(self._template_changed)
         self.queue: WorkQueue[PoolKey] = WorkQueue(
-            QUEUE,
-            self.reconcile,
-            workers=1,
-            backoff=Backoff(0.5, 60.0),
-            observe=metrics.reconcile_recorder(QUEUE),
+            QUEUE, self.reconcile, workers=1, backoff=Backoff(0.5, 60.0), observe=metrics.reconcile_recorder(QUEUE)
         )
 
     def reconcile(self, key: PoolKey) -> None:

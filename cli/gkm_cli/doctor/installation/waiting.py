@@ -10,11 +10,7 @@ from gkm_cli.doctor.findings import Finding, command, some
 from gkm_cli.doctor.installation.objects import WaitingPod
 from gkm_cli.doctor.installation.observed import InstallationFacts, problem
 
-_NAMED = {
-    "cacheName": "GKMCache",
-    "clusterCacheName": "ClusterGKMCache",
-    "csi.gkm.io/GKMCache": "GKMCache",
-}
+_NAMED = {"cacheName": "GKMCache", "clusterCacheName": "ClusterGKMCache", "csi.gkm.io/GKMCache": "GKMCache"}
 _MOUNTING = ("", "ContainerCreating")
 """Reasons of a container that waits while kubelet mounts volumes. Images are pulled afterwards."""
 

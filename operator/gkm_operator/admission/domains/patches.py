@@ -40,10 +40,7 @@ def place(spec: ReviewedPodSpec, domain: str, at: str, settings: Network, label:
     """
     if settings.placement == "none":
         return []
-    term: dict[str, Any] = {
-        "labelSelector": {"matchLabels": {label: domain}},
-        "topologyKey": settings.placement_label,
-    }
+    term: dict[str, Any] = {"labelSelector": {"matchLabels": {label: domain}}, "topologyKey": settings.placement_label}
     pods = spec.affinity.pod_affinity if spec.affinity else None
     if settings.placement == "required":
         name, entry, is_new = REQUIRED, term, pods is None or pods.required is None

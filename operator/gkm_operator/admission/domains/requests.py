@@ -13,13 +13,7 @@ from gkm.api.mnnvl_metadata import MnnvlMetadata
 from gkm.api.pod_specs import PodSpec
 from msgspec import Raw, Struct, field, structs
 
-from gkm_operator.admission.review import (
-    UNDECODABLE,
-    AdmissionRequest,
-    AdmissionReview,
-    ReviewInvalid,
-    open_review,
-)
+from gkm_operator.admission.review import UNDECODABLE, AdmissionRequest, AdmissionReview, ReviewInvalid, open_review
 
 T = TypeVar("T")
 _NULL = Raw(b"null")

@@ -182,10 +182,7 @@ class HttpConnection:
     """
 
     def __init__(
-        self,
-        connection: Connection,
-        reserve_bytes: Callable[[int], bool],
-        admit_large: Callable[[], Awaitable[bool]],
+        self, connection: Connection, reserve_bytes: Callable[[int], bool], admit_large: Callable[[], Awaitable[bool]]
     ) -> None:
         self._connection = connection
         self._reserve_bytes = reserve_bytes

@@ -44,11 +44,7 @@ class DomainWriter:
     """
 
     def __init__(
-        self,
-        api: Api,
-        watcher: DomainWatcher,
-        recorder: Recorder,
-        is_abandoned: Callable[[ComputeDomain], bool],
+        self, api: Api, watcher: DomainWatcher, recorder: Recorder, is_abandoned: Callable[[ComputeDomain], bool]
     ) -> None:
         self._api = api
         self._watcher = watcher

@@ -66,14 +66,7 @@ class RunsView(Protocol):
 class GatesController(Controller):
     """Removes the scheduling gates of Runs' pods once a plan has a node for them. It runs if `packing.podGates`."""
 
-    def __init__(
-        self,
-        api: Api,
-        settings: Packing,
-        *,
-        informers: Informers,
-        calm: float = CALM_SECONDS,
-    ) -> None:
+    def __init__(self, api: Api, settings: Packing, *, informers: Informers, calm: float = CALM_SECONDS) -> None:
         super().__init__(NAME, enabled=settings.pod_gates)
         self._api = api
         self._wait = settings.pod_gate_wait
