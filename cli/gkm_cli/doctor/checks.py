@@ -5,9 +5,9 @@ reads the data for the policies from registries, as `gkm cache verify` does, wit
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from gkm.api.config import Config, ConfigInvalid, Policy, Registries, Verification
 from gkm.api.errors import GKMError, Reason
@@ -19,7 +19,6 @@ from msgspec.structs import replace
 
 from gkm_cli.credential_helpers import credentials_from_environment
 from gkm_cli.doctor.domains import cluster, compute_domains
-from gkm_cli.doctor.domains.listed import ListCheck, ReadingCheck
 from gkm_cli.doctor.findings import Finding, Severity, named, nothing, text_at
 from gkm_cli.doctor.installation import (
     caches,
@@ -33,199 +32,32 @@ from gkm_cli.doctor.installation import (
     webhook,
 )
 from gkm_cli.doctor.installation.objects import InstalledPod
-from gkm_cli.doctor.installation.observation import InstallationCheck, observe
-from gkm_cli.doctor.runner import Check, ClusterReader
+from gkm_cli.doctor.installation.observation import observe
+from gkm_cli.doctor.runner import Check, ClusterReader, reading_check
 
+SIGNATURES = "images/signatures"
 PROGRAMS = frozenset({AGENT, CSI, CONTROLLERS, ADMISSION})
 _CONFIG = named("ConfigMap", NAMESPACE, CONFIG_MAP)
 _REFUSED = "install images that a signer of the policy signed, or correct the policy; gkm cache verify has the details"
 
 
-@dataclass(frozen=True, slots=True)
-class SignaturesCheck:
-    """The check `images/signatures` of `gkm doctor`: the signatures of GKM's own images."""
-
-    name: str = "images/signatures"
-    passed: str = "every image of GKM that a policy names is signed as it requires"
-    cluster_wide: bool = True
-
-    def run(self, reader: ClusterReader) -> Iterator[Finding]:
-        """Read pods, configuration and signatures, and yield the findings."""
-        observed = observe(reader, ("config_map", "pods"))
-        if observed.config_map is None:
-            yield nothing("there is no configuration")
-            return
-        if isinstance(observed.config, ConfigInvalid):
-            hint = "gkm-operator --check-config --config FILE lists all mistakes in it"
-            yield _unknown(_CONFIG, str(observed.config), hint)
-            return
-        config, names = observed.config, running(pod for pod in observed.pods if pod.program in PROGRAMS)
-        with TemporaryDirectory(prefix="gkm-doctor-") as directory:
-            files = _written(config, lambda name: text_at(observed.config_map, "data", name), Path(directory))
-            yield from decide(names, config.verification, lambda ref, wanted: _verdict(config, files, ref, wanted))
-        if not _looked_at(names, config.verification):
-            yield nothing("no policy is about the images of GKM that run")
-
-
-_ON_NODES = ("driver", "daemon_sets", "config_map")
-"""The parts of the CSI path, and the configuration that says whether pods use it."""
-CHECKS: tuple[Check, ...] = (
-    InstallationCheck("kinds/missing", "every kind of GKM is installed", kinds.missing, ("definitions",)),
-    InstallationCheck("kinds/foreign", "no kind is another product's", kinds.foreign, ("definitions",)),
-    InstallationCheck("kinds/outdated", "every kind is of this version", kinds.outdated, ("definitions",)),
-    InstallationCheck("config/invalid", "the configuration can be used", configuration.invalid, ("config_map",)),
-    InstallationCheck("config/trust", "the configuration has a policy", configuration.trust, ("config_map", "caches")),
-    InstallationCheck("config/keys", "every key of a policy can be used", configuration.keys_readable, ("config_map",)),
-    InstallationCheck(
-        "config/rights", "every feature that is on has its rights", configuration.rights, ("config_map", "bindings")
-    ),
-    InstallationCheck("rights/bindings", "every process has its rights", configuration.account_bindings, ("bindings",)),
-    InstallationCheck("webhook/missing", "the webhook is registered", webhook.missing, ("webhook",)),
-    InstallationCheck("webhook/endpoints", "an admission process answers", webhook.endpoints, ("webhook", "slices")),
-    InstallationCheck("webhook/ca-bundle", "the API server can verify the webhook", webhook.bundle, ("webhook",)),
-    InstallationCheck(
-        "webhook/expired", "the certificate of the webhook is valid", webhook.certificate, ("webhook", "certificate")
-    ),
-    InstallationCheck("csi/driver-missing", "the CSIDriver is there", daemons.driver_missing, _ON_NODES),
-    InstallationCheck("csi/driver-settings", "the CSIDriver has our settings", daemons.driver_settings, ("driver",)),
-    InstallationCheck("csi/missing", "the DaemonSet gkm-csi is there", daemons.csi_missing, _ON_NODES),
-    InstallationCheck("csi/not-ready", "every gkm-csi is ready", daemons.csi_not_ready, ("daemon_sets", "pods")),
-    InstallationCheck(
-        "csi/not-registered", "every kubelet knows the driver", daemons.not_registered, ("csi_nodes", "pods")
-    ),
-    InstallationCheck("agent/missing", "the DaemonSet gkm-agent is there", daemons.agent_missing, _ON_NODES),
-    InstallationCheck("agent/not-ready", "every agent is ready", daemons.agent_not_ready, ("daemon_sets", "pods")),
-    InstallationCheck(
-        "agent/absent",
-        "an agent runs on every node that it should",
-        daemons.agent_absent,
-        ("daemon_sets", "pods", "nodes"),
-    ),
-    InstallationCheck(
-        "classes/runtime", "every RuntimeClass that pods name is there", daemons.runtime_class, ("runtime_classes",)
-    ),
-    InstallationCheck(
-        "classes/priority", "every PriorityClass that pods name is there", daemons.priority_class, ("priority_classes",)
-    ),
-    InstallationCheck("controllers/missing", "the Deployments are there", controllers.missing, ("deployments",)),
-    InstallationCheck(
-        "controllers/leader", "one of the controllers leads", controllers.leader, ("deployments", "lease", "pods")
-    ),
-    InstallationCheck(
-        "controllers/versions", "all programs are of one version", controllers.versions, ("daemon_sets", "deployments")
-    ),
-    InstallationCheck("nodes/label", "every node with GPUs has a label", nodes.label, ("daemon_sets", "nodes", "pods")),
-    InstallationCheck("nodes/kubelet", "every kubelet is new enough", nodes.kubelet, ("nodes", "pods")),
-    InstallationCheck(
-        "nodes/clock", "the clocks of nodes agree with the API server's", nodes.clock, ("nodes", "pods", "node_leases")
-    ),
-    InstallationCheck(
-        "nodes/disk-full", "every node has space for caches", nodes.disk_full, ("nodes", "pods", "reports")
-    ),
-    InstallationCheck(
-        "nodes/driver-too-old", "every GPU driver is new enough for the caches", nodes.driver, ("reports",)
-    ),
-    InstallationCheck(
-        "nodes/stale-reports",
-        "every report has its node",
-        nodes.stale_reports,
-        ("daemon_sets", "nodes", "pods", "reports"),
-    ),
-    InstallationCheck("caches/no-policy", "a policy covers every image", caches.no_policy, ("config_map", "caches")),
-    InstallationCheck("caches/signature", "every image has its signature", caches.signature, ("config_map", "caches")),
-    InstallationCheck(
-        "caches/credentials", "every image can be fetched", caches.credentials, ("caches",), cluster_wide=False
-    ),
-    InstallationCheck(
-        "caches/refused", "every other image is verified", caches.refused, ("caches",), cluster_wide=False
-    ),
-    InstallationCheck(
-        "caches/failed", "no node fails at a cache", caches.failed, ("caches", "reports"), cluster_wide=False
-    ),
-    InstallationCheck(
-        "caches/stuck",
-        "no node has been fetching for too long",
-        caches.stuck,
-        ("caches", "reports"),
-        cluster_wide=False,
-    ),
-    InstallationCheck(
-        "caches/no-node", "every cache fits a node", caches.without_node, ("caches",), cluster_wide=False
-    ),
-    InstallationCheck(
-        "caches/waiting-pods", "no pod waits for a volume", waiting.pods, ("waiting_pods",), cluster_wide=False
-    ),
-    InstallationCheck(
-        "caches/by-label",
-        "every pod with the label of a cache was seen by the webhook",
-        webhook.unseen,
-        ("labeled_pods",),
-        cluster_wide=False,
-    ),
-    InstallationCheck(
-        "groups/inactive",
-        "every group template, pool and group has its feature",
-        kinds.inactive,
-        ("config_map", "group_objects"),
-    ),
-    InstallationCheck("captures/destination", "captures have a destination", captures.destination, ("config_map",)),
-    InstallationCheck(
-        "captures/refused", "no node refuses a capture", captures.refused, ("reports",), cluster_wide=False
-    ),
-    ListCheck(
-        "domains/node-labels",
-        "every node label names a ComputeDomain",
-        compute_domains.node_labels,
-        ("nodes", "domains"),
-        subject=lambda listed: listed.nodes,
-        absent="no node has the label of a ComputeDomain",
-        cluster_wide=True,
-    ),
-    ListCheck(
-        "domains/terminating",
-        "no ComputeDomain is stuck in deletion",
-        compute_domains.terminating,
-        ("domains", "sets", "templates"),
-    ),
-    ListCheck(
-        "domains/orphans", "every ComputeDomain has its workload", compute_domains.orphans, ("domains", "sets", "pods")
-    ),
-    ListCheck("domains/readiness", "no ComputeDomain reports a fault", compute_domains.findings, ("domains",)),
-    ListCheck(
-        "domains/claim-templates",
-        "every claim template has its ComputeDomain",
-        compute_domains.templates,
-        ("domains", "templates"),
-        subject=compute_domains.has_templates,
-        absent="no ResourceClaimTemplate is of a ComputeDomain",
-    ),
-    ListCheck(
-        "domains/template-names",
-        "no other claim template has the name of a domain's",
-        compute_domains.template_names,
-        ("domains", "templates"),
-    ),
-    ListCheck(
-        "domains/claims",
-        "every allocated claim has its pod and its ComputeDomain",
-        compute_domains.claims,
-        ("pods", "domains", "claims"),
-        subject=compute_domains.has_claims,
-        absent="no ResourceClaim is of a ComputeDomain",
-    ),
-    ListCheck(
-        "domains/pods",
-        "no pod waits for the claim template of a domain",
-        compute_domains.waiting_pods,
-        ("pods", "domains", "templates"),
-        subject=lambda listed: any(pod.spec.resource_claims for pod in listed.pods),
-        absent="no pod has a claim",
-    ),
-    ReadingCheck("domains/version", "the kind ComputeDomain has what GKM needs, or is not in use", cluster.version),
-    ReadingCheck("domains/imex", "ComputeDomains are not installed", cluster.imex),
-    ReadingCheck("domains/switch", "at most one of GKM and Grove makes ComputeDomains", cluster.switch),
-    SignaturesCheck(),
-)
+@reading_check(SIGNATURES, "every image of GKM that a policy names is signed as it requires")
+def signatures(reader: ClusterReader) -> Iterator[Finding]:
+    """Yield the faults of the signatures of GKM's own images."""
+    observed = observe(reader, ("config_map", "pods"))
+    if observed.config_map is None:
+        yield nothing("there is no configuration")
+        return
+    if isinstance(observed.config, ConfigInvalid):
+        hint = "gkm-operator --check-config --config FILE lists all mistakes in it"
+        yield _unknown(_CONFIG, str(observed.config), hint)
+        return
+    config, names = observed.config, running(pod for pod in observed.pods if pod.program in PROGRAMS)
+    with TemporaryDirectory(prefix="gkm-doctor-") as directory:
+        files = _written(config, lambda name: text_at(observed.config_map, "data", name), Path(directory))
+        yield from decide(names, config.verification, lambda ref, wanted: _verdict(config, files, ref, wanted))
+    if not _looked_at(names, config.verification):
+        yield nothing("no policy is about the images of GKM that run")
 
 
 def running(pods: Iterable[InstalledPod]) -> list[str]:
@@ -328,3 +160,27 @@ def _verdict(config: Config, files: Mapping[str, str], ref: Reference, wanted: V
 
 def _unknown(image: str, why: str, hint: str) -> Finding:
     return Finding(Severity.NOT_CHECKED, image, "the state of its signature is unknown", why, hint)
+
+
+CHECKS: tuple[Check[Any], ...] = (
+    *(kinds.missing, kinds.foreign, kinds.outdated),
+    *(configuration.invalid, configuration.trust, configuration.keys_readable, configuration.rights),
+    *(configuration.account_bindings,),
+    *(webhook.missing, webhook.endpoints, webhook.bundle, webhook.certificate),
+    *(daemons.driver_missing, daemons.driver_settings, daemons.csi_missing, daemons.csi_not_ready),
+    *(daemons.not_registered, daemons.agent_missing, daemons.agent_not_ready, daemons.agent_absent),
+    *(daemons.runtime_class, daemons.priority_class),
+    *(controllers.missing, controllers.leader, controllers.versions),
+    *(nodes.label, nodes.kubelet, nodes.clock, nodes.disk_full, nodes.driver, nodes.stale_reports),
+    *(caches.no_policy, caches.signature, caches.credentials, caches.refused, caches.failed, caches.stuck),
+    *(caches.without_node,),
+    waiting.pods,
+    webhook.unseen,
+    kinds.inactive,
+    *(captures.destination, captures.refused),
+    *(compute_domains.node_labels, compute_domains.terminating, compute_domains.orphans, compute_domains.findings),
+    *(compute_domains.templates, compute_domains.template_names, compute_domains.claims),
+    *(compute_domains.waiting_pods,),
+    *(cluster.version, cluster.imex, cluster.switch),
+    signatures,
+)

@@ -17,8 +17,7 @@ from gkm.hoststate.escaping import escape
 
 from gkm_cli.clusters.connection import connected
 from gkm_cli.clusters.options import ClusterOptions
-from gkm_cli.doctor.bundle import archive
-from gkm_cli.doctor.bundle.contents import Contents, PartRead
+from gkm_cli.doctor.bundle.contents import Contents, PartRead, write_archive
 from gkm_cli.doctor.checks import CHECKS
 from gkm_cli.doctor.findings import Finding, Severity
 from gkm_cli.doctor.options import DoctorOptions
@@ -58,7 +57,7 @@ def diagnose(cluster: ClusterOptions, options: DoctorOptions) -> None:
     _conclude(results, contents.unread)
 
 
-def _chosen(names: Sequence[str]) -> list[Check]:
+def _chosen(names: Sequence[str]) -> list[Check[Any]]:
     """Return the checks of these names or areas; without any, all.
 
     Raises:
@@ -74,7 +73,7 @@ def _chosen(names: Sequence[str]) -> list[Check]:
 def _write_bundle(path: Path, contents: Contents, results: Sequence[Result]) -> None:
     """Write the bundle, and print on standard error which parts are missing."""
     made = contents.now()
-    archive.write(path, f"gkm-bundle-{made:%Y%m%dT%H%M%SZ}", contents.files(as_list(results)), made)
+    write_archive(path, f"gkm-bundle-{made:%Y%m%dT%H%M%SZ}", contents.files(as_list(results)), made)
     texts = [f"{part.name} is not in it: {part.why}" for part in contents.unread[:MAX_UNREAD]]
     for text in (f"bundle: {path}: look at it before you give it away", *texts):
         sys.stderr.write(escape(text) + "\n")

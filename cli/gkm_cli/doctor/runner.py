@@ -3,13 +3,13 @@
 All share one reader of the cluster, which makes each read once; it remembers a failure, too.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from gkm.api import msgspec_warmup
 from gkm.kube.api import Api, ListSelector
@@ -17,7 +17,7 @@ from gkm.kube.resources import DEFINITIONS, Resource
 
 from gkm_cli.clusters import reads
 from gkm_cli.clusters.reads import NotServed, Unreadable, merged
-from gkm_cli.doctor.findings import Finding, Severity, some
+from gkm_cli.doctor.findings import Finding, Severity, nothing, some
 
 CHECK_SECONDS = 60.0
 MAX_FINDINGS = 1000
@@ -57,14 +57,6 @@ class ClusterReader:
         self.namespace = namespace
         self.cutoff = cutoff
         self._read: dict[Hashable, Any] = {}
-
-    def ensure(self, *collections: Collection[Any]) -> None:
-        """List these collections in this order, for later calls of `list`.
-
-        Raises:
-            Unreadable: some cannot be listed; the message names all of these.
-        """
-        self.all(*(lambda each=each: self.list(each) for each in collections))
 
     def all(self, *readings: Callable[[], object]) -> list[Any]:
         """Return the results of several reads; all are tried, even if some fail.
@@ -130,27 +122,53 @@ class ClusterReader:
         return tuple(found)
 
 
-class Check(Protocol):
-    """One check of `gkm doctor`: a question about a cluster."""
+class Subject(NamedTuple, Generic[T]):
+    """The objects of a check: `find` returns a true value if there is any; `absent` says that there is none."""
 
-    @property
-    def name(self) -> str:
-        """Return the check's name, area and subject, such as `domains/terminating`; names never change."""
+    absent: str
+    find: Callable[[T], object]
 
-    @property
-    def passed(self) -> str:
-        """Return the sentence to print if the check has no findings."""
 
-    @property
-    def cluster_wide(self) -> bool:
-        """Return whether the check reads objects outside of one namespace."""
+@dataclass(frozen=True, slots=True)
+class Check(Generic[T]):
+    """One check of `gkm doctor`: `decide` yields the findings in the facts that `observe` reads, the `fields` of them.
+
+    `name` is area and subject, such as `domains/terminating`; names never change. A check without findings prints
+    `passed`, or is skipped if it has a `subject` and found none: a check whose finding is the absence of an object has
+    no subject. `cluster_wide`: it reads objects outside of one namespace.
+    """
+
+    name: str
+    passed: str
+    decide: Callable[[T], Iterator[Finding]]
+    observe: Callable[[ClusterReader, Sequence[str]], T]
+    fields: Sequence[str] = ()
+    subject: Subject[T] | None = None
+    cluster_wide: bool = True
+
+    def __call__(self, observed: T) -> Iterator[Finding]:
+        """Yield the findings in these facts."""
+        return self.decide(observed)
 
     def run(self, reader: ClusterReader) -> Iterator[Finding]:
-        """Yield the findings of the check; a check without findings has passed.
+        """Read the fields and yield the findings.
 
         Raises:
             Unreadable: it cannot read what it needs. Findings that it yielded before are valid.
         """
+        observed, silent = self.observe(reader, self.fields), True
+        for finding in self.decide(observed):
+            silent = False
+            yield finding
+        if silent and self.subject and not self.subject.find(observed):
+            yield nothing(self.subject.absent)
+
+
+def reading_check(
+    name: str, passed: str
+) -> Callable[[Callable[[ClusterReader], Iterator[Finding]]], Check[ClusterReader]]:
+    """Make a check of a function that reads single objects of the whole cluster itself."""
+    return lambda decide: Check(name, passed, decide, lambda reader, _: reader)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +180,7 @@ class Result:
 
 
 def run_checks(
-    checks: Iterable[Check],
+    checks: Iterable[Check[Any]],
     reader: ClusterReader,
     working: Callable[[str], AbstractContextManager[None]],
     seconds: float = CHECK_SECONDS,
@@ -175,7 +193,7 @@ def run_checks(
         yield from (Result(check.name, _clipped(finding)) for finding in findings)
 
 
-def _within(check: Check, reader: ClusterReader, seconds: float) -> list[Finding]:
+def _within(check: Check[Any], reader: ClusterReader, seconds: float) -> list[Finding]:
     """Return the findings of a check. A thread that is still reading at the deadline ends with the process."""
     answers: SimpleQueue[list[Finding]] = SimpleQueue()
     Thread(target=lambda: answers.put(_findings(check, reader)), name=check.name, daemon=True).start()
@@ -187,7 +205,7 @@ def _within(check: Check, reader: ClusterReader, seconds: float) -> list[Finding
         ]
 
 
-def _findings(check: Check, reader: ClusterReader) -> list[Finding]:
+def _findings(check: Check[Any], reader: ClusterReader) -> list[Finding]:
     found: list[Finding] = []
     try:
         for finding in check.run(reader):

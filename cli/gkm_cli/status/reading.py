@@ -10,13 +10,13 @@ from gkm.api.topology_settings import Topology
 from gkm.kube.resources import CLUSTERGKMCACHENODES, CLUSTERGKMCACHES, GKMCACHENODES, GKMCACHES, RUNS, Resource
 
 from gkm_cli.clusters.reads import Unreadable
-from gkm_cli.doctor.checks import CHECKS, SignaturesCheck
+from gkm_cli.doctor.checks import CHECKS, SIGNATURES
 from gkm_cli.doctor.domains.listed import COLLECTIONS
 from gkm_cli.doctor.installation import kinds, waiting
 from gkm_cli.doctor.installation.observation import observe
 from gkm_cli.doctor.runner import ClusterReader, Collection, run_checks
 from gkm_cli.status import summary
-from gkm_cli.status.parts import Caches, FabricDomains, Nodes, NotKnown, Problems, RunState, Status, WaitingPods
+from gkm_cli.status.parts import Caches, FabricDomains, Nodes, NotKnown, Problems, Status
 
 T = TypeVar("T")
 
@@ -31,10 +31,12 @@ def read(reader: ClusterReader, working: Callable[[str], AbstractContextManager[
         namespace=reader.namespace,
         nodes=_part(_nodes, reader) if whole else None,
         caches=_part(_caches, reader),
-        waiting_pods=_part(_waiting_pods, reader),
+        waiting_pods=_part(
+            lambda reading: summary.waiting_pods(waiting.with_volume(observe(reading, ("waiting_pods",)))), reader
+        ),
         fabric_domains=_part(_fabric_domains, reader) if whole else None,
         compute_domains=_part(lambda reading: summary.workload_domains(reading.list(COLLECTIONS["domains"])), reader),
-        runs=_part(_runs, reader),
+        runs=_part(lambda reading: summary.runs(_ours(reading, RUNS)), reader),
         problems=problems,
     )
 
@@ -62,11 +64,7 @@ def _part(read_part: Callable[[ClusterReader], T], reader: ClusterReader) -> T |
 
 def _problems(reader: ClusterReader, working: Callable[[str], AbstractContextManager[None]]) -> Problems:
     """Run the checks of doctor, but the one that reads from registries: a status is read again and again."""
-    made = [
-        check
-        for check in CHECKS
-        if not isinstance(check, SignaturesCheck) and not (check.cluster_wide and reader.namespace)
-    ]
+    made = [check for check in CHECKS if check.name != SIGNATURES and not (check.cluster_wide and reader.namespace)]
     results = list(run_checks(made, reader, working))
     return summary.problems(results, [check.name for check in CHECKS if check not in made])
 
@@ -82,16 +80,8 @@ def _caches(reader: ClusterReader) -> Caches:
     return summary.caches(_ours(reader, GKMCACHES, *shared), _ours(reader, *reports))
 
 
-def _waiting_pods(reader: ClusterReader) -> WaitingPods:
-    return summary.waiting_pods(waiting.with_volume(observe(reader, ("waiting_pods",))))
-
-
 def _fabric_domains(reader: ClusterReader) -> FabricDomains:
     return summary.fabric_domains(observe(reader, ("nodes",)).nodes, settings_of(reader))
-
-
-def _runs(reader: ClusterReader) -> tuple[RunState, ...]:
-    return summary.runs(_ours(reader, RUNS))
 
 
 def _ours(reader: ClusterReader, *resources: Resource[Any]) -> tuple[Any, ...]:

@@ -9,8 +9,8 @@ import yaml
 from gkm.api.caches import GKMCache
 from gkm.api.nodes import GKMCacheNode
 from gkm_cli.doctor.findings import Finding
-from gkm_cli.doctor.installation import webhook
 from gkm_cli.doctor.installation.objects import NAME_LABEL, InstalledNode, InstalledPod
+from gkm_cli.doctor.installation.observation import CERT_MANAGER
 from gkm_cli.doctor.installation.observed import InstallationFacts
 from msgspec import convert
 
@@ -66,7 +66,7 @@ def pod(program: str, *, node: str = "n", created: str = OLD, ready: tuple[str, 
 
 
 def hook(*pems: bytes, by_cert_manager: bool = False) -> Json:
-    annotations = {webhook.CERT_MANAGER: "gkm-system/gkm-admission"} if by_cert_manager else {}
+    annotations = {CERT_MANAGER: "gkm-system/gkm-admission"} if by_cert_manager else {}
     bundle = base64.b64encode(b"".join(pems)).decode()
     return {"metadata": {"annotations": annotations}, "webhooks": [{"clientConfig": {"caBundle": bundle}}]}
 

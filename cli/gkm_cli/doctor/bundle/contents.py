@@ -3,17 +3,21 @@
 A part that cannot be read is in about.json with the reason.
 """
 
+import io
 import platform
+import tarfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 from gkm.api.config import ConfigInvalid
 from gkm.api.installation import ADMISSION, AGENT, CONTROLLERS, CSI, NAMESPACE, PROVIDER
 from gkm.api.meta import timestamp
+from gkm.hoststate import files
 from gkm.hoststate.command_line import installed_version
 from gkm.kube.api import Api, ListSelector
 from gkm.kube.errors import ApiError
@@ -38,7 +42,6 @@ from gkm.kube.resources import (
 from msgspec import Struct
 
 from gkm_cli.clusters.reads import NotServed, Unreadable, pages
-from gkm_cli.doctor.bundle.archive import BundledFile
 from gkm_cli.doctor.bundle.objects import (
     BundledEvent,
     BundledGroup,
@@ -77,6 +80,31 @@ KINDS: tuple[Resource[Any], ...] = (
     PROVIDER_TREES.of(BundledTree),
     NODES.of(BundledNode),
 )
+
+
+_MODE = 0o600
+
+
+class BundledFile(NamedTuple):
+    """A file to add to the support bundle."""
+
+    name: str
+    content: bytes
+
+
+def write_archive(path: Path, directory: str, content: Iterable[BundledFile], made: datetime) -> None:
+    """Write files into a new gzipped tar archive, below a directory name.
+
+    Raises:
+        OSError: the file cannot be written; an older one of this name stays.
+    """
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        for file in content:
+            entry = tarfile.TarInfo(f"{directory}/{file.name}")
+            entry.size, entry.mode, entry.mtime = len(file.content), _MODE, int(made.timestamp())
+            archive.addfile(entry, io.BytesIO(file.content))
+    files.replace(path, buffer.getvalue(), mode=_MODE)
 
 
 class ServerVersion(Struct, frozen=True, rename="camel"):

@@ -13,7 +13,7 @@ from gkm.kube.resources import CLUSTERROLES, CONFIGMAPS, DEFINITIONS, DEVICE_CLA
 from gkm_cli.clusters.reads import NotServed, Unreadable
 from gkm_cli.doctor.domains.listed import COLLECTIONS
 from gkm_cli.doctor.findings import Finding, Severity, at, items_at, named, nothing
-from gkm_cli.doctor.runner import ClusterReader, Collection
+from gkm_cli.doctor.runner import ClusterReader, Collection, reading_check
 
 _MODES = {
     IMEXMode.DRIVER_MANAGED: "NVIDIA's driver runs the IMEX daemons (driverManaged)",
@@ -28,6 +28,7 @@ _OBJECT = named("CustomResourceDefinition", "", DEFINITION)
 _UPGRADE = "install NVIDIA's DRA driver v0.4.0 or later, and apply the CRDs of its chart, which Helm does not upgrade"
 
 
+@reading_check("domains/version", "the kind ComputeDomain has what GKM needs, or is not in use")
 def version(reader: ClusterReader) -> Iterator[Finding]:
     """Check that the kind ComputeDomain and the API of claims are installed; without the kind, whether GKM needs it."""
     definition = reader.get(DEFINITIONS, DEFINITION)
@@ -75,6 +76,7 @@ def definition_findings(definition: object) -> Iterator[Finding]:
         )
 
 
+@reading_check("domains/imex", "ComputeDomains are not installed")
 def imex(reader: ClusterReader) -> Iterator[Finding]:
     """Say who runs the IMEX daemons; warn while NVIDIA's driver changes from one mode to the other."""
     if reader.get(DEFINITIONS, DEFINITION) is None:
@@ -107,6 +109,7 @@ def _half_changed(*, has_class: bool) -> Finding:
     )
 
 
+@reading_check("domains/switch", "at most one of GKM and Grove makes ComputeDomains")
 def switch(reader: ClusterReader) -> Iterator[Finding]:
     """Check that GKM and the Grove operator do not both create ComputeDomains for PodCliqueSets."""
     network = _network(reader)

@@ -29,8 +29,9 @@ from gkm.api.mnnvl_metadata import (
 )
 from gkm.kube.api import Key
 
-from gkm_cli.doctor.domains.listed import CHECK_CONTROLLERS, Listed, ListedClaim, key, problem
+from gkm_cli.doctor.domains.listed import CHECK_CONTROLLERS, Listed, ListedClaim, check, key, problem
 from gkm_cli.doctor.findings import Finding, Severity, at, command, items_at, named, some
+from gkm_cli.doctor.runner import Subject
 
 _KIND = "ComputeDomain"
 _MAY_PASS = (ReadyReason.DOMAIN_TERMINATING, ReadyReason.NODES_NOT_READY, ReadyReason.PODS_PENDING)
@@ -39,8 +40,19 @@ CHANNEL_CONFIG = "ComputeDomainChannelConfig"
 INJECTED_CLAIM = "mnnvl-claim"
 """The name of the claim that Grove and GKM add to pods."""
 _TEMPLATE, _CLAIM = "ResourceClaimTemplate", "ResourceClaim"
+DOMAINS = Subject[Listed]("there is no ComputeDomain", lambda listed: listed.domains)
+LABELED_NODES = Subject[Listed]("no node has the label of a ComputeDomain", lambda listed: listed.nodes)
+TEMPLATES = Subject[Listed](
+    "no ResourceClaimTemplate is of a ComputeDomain",
+    lambda listed: any(template.metadata.label(NODE_LABEL) for template in listed.templates),
+)
+CLAIMS = Subject[Listed](
+    "no ResourceClaim is of a ComputeDomain", lambda listed: any(_domain(claim)[0] for claim in listed.claims)
+)
+PODS = Subject[Listed]("no pod has a claim", lambda listed: any(pod.spec.resource_claims for pod in listed.pods))
 
 
+@check("domains/terminating", "no ComputeDomain is stuck in deletion", "domains sets templates", DOMAINS)
 def terminating(listed: Listed) -> Iterator[Finding]:
     """Yield the ComputeDomains that have been Terminating since before the cutoff.
 
@@ -63,6 +75,7 @@ def terminating(listed: Listed) -> Iterator[Finding]:
             yield problem(_KIND, metadata, detail, *_deletion_step(domain, set_exists=_has_set(domain, sets)))
 
 
+@check("domains/orphans", "every ComputeDomain has its workload", "domains sets pods", DOMAINS)
 def orphans(listed: Listed) -> Iterator[Finding]:
     """Yield the ComputeDomains that Grove or GKM made for a workload that does not exist."""
     sets = _sets(listed)
@@ -83,6 +96,9 @@ def orphans(listed: Listed) -> Iterator[Finding]:
             yield problem(_KIND, metadata, "its workload is gone", missing, hint)
 
 
+@check(
+    "domains/node-labels", "every node label names a ComputeDomain", "nodes domains", LABELED_NODES, cluster_wide=True
+)
 def node_labels(listed: Listed) -> Iterator[Finding]:
     """Yield one finding for each uid in node labels that no ComputeDomain has."""
     dead: dict[str, list[str]] = defaultdict(list)
@@ -170,6 +186,7 @@ _NEXT_STEPS: Mapping[str, str] = MappingProxyType(
 )
 
 
+@check("domains/readiness", "no ComputeDomain reports a fault", "domains", DOMAINS)
 def findings(listed: Listed) -> Iterator[Finding]:
     """Yield the ComputeDomains whose condition MNNVLReady is not True, except those that no pod uses."""
     for domain in listed.domains:
@@ -192,6 +209,7 @@ def findings(listed: Listed) -> Iterator[Finding]:
             yield Finding(severity, what, f"MNNVLReady is {ready.status}, {ready.reason}", ready.message, hint)
 
 
+@check("domains/claim-templates", "every claim template has its ComputeDomain", "domains templates", TEMPLATES)
 def templates(listed: Listed) -> Iterator[Finding]:
     """Yield the claim templates of NVIDIA's controller whose ComputeDomain does not exist."""
     for template in listed.templates:
@@ -211,11 +229,7 @@ def templates(listed: Listed) -> Iterator[Finding]:
             )
 
 
-def has_templates(listed: Listed) -> bool:
-    """Return whether a claim template was made by NVIDIA's controller."""
-    return any(template.metadata.label(NODE_LABEL) for template in listed.templates)
-
-
+@check("domains/template-names", "no other claim template has the name of a domain's", "domains templates", DOMAINS)
 def template_names(listed: Listed) -> Iterator[Finding]:
     """Yield the claim templates with the name of a ComputeDomain's template that belong to a user or another domain.
 
@@ -244,6 +258,7 @@ def template_names(listed: Listed) -> Iterator[Finding]:
         )
 
 
+@check("domains/claims", "every allocated claim has its pod and its ComputeDomain", "pods domains claims", CLAIMS)
 def claims(listed: Listed) -> Iterator[Finding]:
     """Yield the allocated ResourceClaims of ComputeDomains whose pods or domain do not exist."""
     pods = {pod.metadata.uid for pod in listed.pods}
@@ -268,11 +283,7 @@ def claims(listed: Listed) -> Iterator[Finding]:
             )
 
 
-def has_claims(listed: Listed) -> bool:
-    """Return whether a ResourceClaim belongs to a ComputeDomain."""
-    return any(_domain(claim)[0] for claim in listed.claims)
-
-
+@check("domains/pods", "no pod waits for the claim template of a domain", "pods domains templates", PODS)
 def waiting_pods(listed: Listed) -> Iterator[Finding]:
     """Yield the missing claim templates of ComputeDomains that Pending pods refer to."""
     existing = {key(template.metadata) for template in listed.templates}

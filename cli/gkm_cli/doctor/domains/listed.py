@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from gkm.api import computedomains
@@ -15,21 +15,11 @@ from gkm.kube.api import Key
 from gkm.kube.resources import Resource
 from msgspec import Struct
 
-from gkm_cli.doctor.findings import Finding, Severity, named, nothing
-from gkm_cli.doctor.runner import ClusterReader, Collection
+from gkm_cli.doctor.findings import Finding, Severity, named
+from gkm_cli.doctor.runner import Check, ClusterReader, Collection, Subject
 
 CHECK_CONTROLLERS = "check that gkm-controllers run and that one leads"
 SET_DEFINITION = "podcliquesets.grove.io"
-
-
-@dataclass(frozen=True, slots=True)
-class ReadingCheck:
-    """A check of `gkm doctor` that reads single objects of the cluster."""
-
-    name: str
-    passed: str
-    run: Callable[[ClusterReader], Iterator[Finding]]
-    cluster_wide: bool = True
 
 
 class NamedObject(Struct, frozen=True):
@@ -89,34 +79,6 @@ class Listed:
         return {domain.metadata.uid: domain.metadata.name for domain in self.domains}
 
 
-@dataclass(frozen=True, slots=True)
-class ListCheck:
-    """A check of `gkm doctor` that reads lists of objects. A list that an earlier check has read is not read again.
-
-    So all checks together read nodes, ComputeDomains, sets, pods, templates and claims in this order: an object that
-    appears or goes between two lists gives no finding, or is younger than the cutoff.
-    """
-
-    name: str
-    passed: str
-    decide: Callable[[Listed], Iterator[Finding]]
-    fields: tuple[str, ...]
-    subject: Callable[[Listed], object] = lambda listed: listed.domains
-    """Returns a true value if there is an object that the check is about."""
-    absent: str = "there is no ComputeDomain"
-    cluster_wide: bool = False
-
-    def run(self, reader: ClusterReader) -> Iterator[Finding]:
-        """Read the lists and yield the findings; raise Unreadable if one cannot be read."""
-        reader.ensure(*(COLLECTIONS[field] for field in self.fields))
-        lists = {field: reader.list(COLLECTIONS[field]) for field in self.fields}
-        listed = Listed(cutoff=reader.cutoff, namespace=reader.namespace, **lists)
-        findings = list(self.decide(listed))
-        yield from findings
-        if not findings and not self.subject(listed):
-            yield nothing(self.absent)
-
-
 def key(metadata: MnnvlMetadata) -> Key:
     """Return namespace and name of an object."""
     return metadata.namespace, metadata.name
@@ -136,3 +98,20 @@ COLLECTIONS: dict[str, Collection[Any]] = {
     "nodes": Collection(resources.NODES.of(NamedObject), labels=NODE_LABEL),
 }
 """The collections by the fields of `Listed`."""
+
+
+def read_lists(reader: ClusterReader, fields: Sequence[str]) -> Listed:
+    """Return these lists, each of which is read once; raise Unreadable if one cannot be read.
+
+    So all checks together read nodes, ComputeDomains, sets, pods, templates and claims in this order: an object that
+    appears or goes between two lists gives no finding, or is younger than the cutoff.
+    """
+    lists = reader.all(*(partial(reader.list, COLLECTIONS[field]) for field in fields))
+    return Listed(cutoff=reader.cutoff, namespace=reader.namespace, **dict(zip(fields, lists, strict=True)))
+
+
+def check(
+    name: str, passed: str, fields: str, subject: Subject[Listed], *, cluster_wide: bool = False
+) -> Callable[[Callable[[Listed], Iterator[Finding]]], Check[Listed]]:
+    """Make a check of a function that decides on these fields of `Listed`."""
+    return lambda decide: Check(name, passed, decide, read_lists, fields.split(), subject, cluster_wide)

@@ -14,6 +14,8 @@ from gkm.images.reference import Reference
 from gkm.images.signatures.verify import covers
 
 from gkm_cli.doctor.findings import Finding, Severity, command, moment, some
+from gkm_cli.doctor.installation import subjects
+from gkm_cli.doctor.installation.observation import check
 from gkm_cli.doctor.installation.observed import InstallationFacts, cache_name
 
 SIGNATURES = frozenset(
@@ -26,6 +28,7 @@ STUCK = timedelta(minutes=30)
 _IN_PROGRESS = frozenset({"Pending", "Downloading", "Extracting"})
 
 
+@check("caches/no-policy", "a policy covers every image", "config_map caches", subjects.ENFORCED_CACHES)
 def no_policy(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the caches whose image no policy covers; without any policy, the check of the configuration reports it."""
     config = observed.config
@@ -42,6 +45,7 @@ def no_policy(observed: InstallationFacts) -> Iterator[Finding]:
             )
 
 
+@check("caches/signature", "every image has its signature", "config_map caches", subjects.CONFIGURED_CACHES)
 def signature(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the caches whose image has no valid signature, though a policy covers it."""
     config = observed.config
@@ -54,6 +58,7 @@ def signature(observed: InstallationFacts) -> Iterator[Finding]:
             yield Finding(Severity.PROBLEM, cache_name(cache), f"{reason}: {message}", why, hint)
 
 
+@check("caches/credentials", "every image can be fetched", "caches", subjects.CACHES, cluster_wide=False)
 def credentials(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the caches whose registry demands other credentials, or whose pull secret does not exist."""
     for cache in observed.caches:
@@ -64,6 +69,7 @@ def credentials(observed: InstallationFacts) -> Iterator[Finding]:
             yield Finding(Severity.PROBLEM, cache_name(cache), message, why, hint)
 
 
+@check("caches/refused", "every other image is verified", "caches", subjects.CACHES, cluster_wide=False)
 def refused(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the caches that the controllers refuse, or cannot verify, for any other reason."""
     for cache in observed.caches:
@@ -77,6 +83,7 @@ def refused(observed: InstallationFacts) -> Iterator[Finding]:
             yield Finding(severity, cache_name(cache), f"{reason}: {message}", "it is not verified", hint)
 
 
+@check("caches/failed", "no node fails at a cache", "caches reports", subjects.REPORTED, cluster_wide=False)
 def failed(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the caches that failed on nodes, with reasons and nodes."""
     for cache, reasons in _on_nodes(observed):
@@ -87,6 +94,7 @@ def failed(observed: InstallationFacts) -> Iterator[Finding]:
                 yield Finding(Severity.PROBLEM, cache, detail, "these nodes do not serve it to pods", hint)
 
 
+@check("caches/no-node", "every cache fits a node", "caches", subjects.CACHES, cluster_wide=False)
 def without_node(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the caches that no node can use: no node reports them, or their GPUs do not fit."""
     for cache in observed.caches:
@@ -101,6 +109,9 @@ def without_node(observed: InstallationFacts) -> Iterator[Finding]:
             )
 
 
+@check(
+    "caches/stuck", "no node has been fetching for too long", "caches reports", subjects.REPORTED, cluster_wide=False
+)
 def stuck(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the caches that nodes have been fetching for too long.
 

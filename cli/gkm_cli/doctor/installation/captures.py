@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from gkm.api.config import Config
 
 from gkm_cli.doctor.findings import Finding, Severity, some
+from gkm_cli.doctor.installation import subjects
+from gkm_cli.doctor.installation.observation import check
 from gkm_cli.doctor.installation.observed import InstallationFacts
 
 _SET = "set capture.registry and capture.signing.keyFile or keyless (docs/features/capture.md), or capture.mode: off"
 
 
+@check("captures/destination", "captures have a destination", "config_map", subjects.CONFIGURATION)
 def destination(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield where the files go that pods add to private volumes; an incomplete destination is a problem."""
     config = observed.config
@@ -31,6 +34,7 @@ def destination(observed: InstallationFacts) -> Iterator[Finding]:
         yield _line(f"no capture leaves a node: capture.mode is {capture.mode} without registry and signer; {_SET}")
 
 
+@check("captures/refused", "no node refuses a capture", "reports", subjects.CAPTURES, cluster_wide=False)
 def refused(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the captures that nodes refused or cannot send, by reason."""
     nodes: dict[tuple[str, str], tuple[list[str], str]] = defaultdict(lambda: ([], ""))

@@ -4,17 +4,20 @@ from collections.abc import Iterator
 
 from gkm.api.config import Config, ConfigInvalid
 from gkm.api.errors import GKMError
-from gkm.api.features import INSTALL, Feature, install
+from gkm.api.features import INSTALL, install
 from gkm.api.installation import CONFIG_MAP, MOUNT, NAMESPACE
 from gkm.api.policies import is_pem
 from gkm.images.signatures import keys
 
 from gkm_cli.doctor.findings import Finding, Severity, command, named, text_at
+from gkm_cli.doctor.installation import subjects
+from gkm_cli.doctor.installation.observation import check, needed
 from gkm_cli.doctor.installation.observed import InstallationFacts, problem
 
 _OBJECT = named("ConfigMap", NAMESPACE, CONFIG_MAP)
 
 
+@check("config/invalid", "the configuration can be used", "config_map")
 def invalid(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield why the configuration cannot be used."""
     if isinstance(observed.config, ConfigInvalid):
@@ -23,6 +26,7 @@ def invalid(observed: InstallationFacts) -> Iterator[Finding]:
         yield Finding(Severity.PROBLEM, _OBJECT, str(observed.config), why, hint)
 
 
+@check("config/trust", "the configuration has a policy", "config_map caches", subjects.ENFORCED)
 def trust(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield a problem if no image can satisfy the configuration: verification is enforced without a policy."""
     config = observed.config
@@ -34,6 +38,7 @@ def trust(observed: InstallationFacts) -> Iterator[Finding]:
         yield Finding(severity, _OBJECT, "no image is trusted: every cache is refused", why, hint)
 
 
+@check("config/keys", "every key of a policy can be used", "config_map", subjects.KEYS)
 def keys_readable(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the keys of policies that cannot be used. Files outside of the ConfigMap are not known."""
     config = observed.config
@@ -56,6 +61,7 @@ def keys_readable(observed: InstallationFacts) -> Iterator[Finding]:
                 yield Finding(Severity.PROBLEM, _OBJECT, f"{at}: {error.message}", why, error.hint)
 
 
+@check("config/rights", "every feature that is on has its rights", "config_map bindings", subjects.FEATURES)
 def rights(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the features that are switched on, and whose rights are not installed."""
     for switch, feature in needed(observed.config):
@@ -69,27 +75,7 @@ def rights(observed: InstallationFacts) -> Iterator[Finding]:
             )
 
 
-def needed(config: Config | ConfigInvalid) -> list[tuple[str, Feature]]:
-    """Return the switches of the configuration that are on, each with the feature that it needs."""
-    if isinstance(config, ConfigInvalid):
-        return []
-    topology = config.topology
-    switches = (
-        (config.network.auto_mnnvl_enabled, "network.autoMNNVLEnabled", Feature.DOMAINS),
-        (config.task_groups.enabled, "taskGroups.enabled", Feature.TASK_GROUPS),
-        (topology.hyper_nodes.enabled, "topology.hyperNodes.enabled", Feature.TOPOLOGY),
-        (bool(topology.kueue), "topology.kueue", Feature.TOPOLOGY),
-        (bool(topology.kai), "topology.kai", Feature.TOPOLOGY),
-        (topology.node_labels, "topology.nodeLabels", Feature.TOPOLOGY_LABELS),
-        (config.packing.pod_gates, "packing.podGates", Feature.POD_GATES),
-        (config.kserve.enabled, "kserve.enabled", Feature.KSERVE),
-        (config.delivery != "csi", "delivery", Feature.POD_CACHES),
-        (config.fabric.node_conditions, "fabric.nodeConditions", Feature.FABRIC_CONDITIONS),
-        (config.fabric.node_taint != "none", "fabric.nodeTaint", Feature.FABRIC_TAINTS),
-    )
-    return [(switch, feature) for on, switch, feature in switches if on]
-
-
+@check("rights/bindings", "every process has its rights", "bindings")
 def account_bindings(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the processes of GKM whose rights are not bound by a ClusterRoleBinding."""
     for name in ("gkm-agent", "gkm-controllers", "gkm-admission"):

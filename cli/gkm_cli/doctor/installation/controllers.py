@@ -7,13 +7,16 @@ from gkm.api.features import INSTALL
 from gkm.api.installation import ADMISSION, CONTROLLERS, NAMESPACE
 
 from gkm_cli.doctor.findings import Finding, moment, text_at
+from gkm_cli.doctor.installation import subjects
 from gkm_cli.doctor.installation.objects import first_image
+from gkm_cli.doctor.installation.observation import check
 from gkm_cli.doctor.installation.observed import InstallationFacts, problem
 
 LATE = timedelta(seconds=60)
 """A new leader follows a killed one within 18 seconds (gkm.kube.leases); clocks differ."""
 
 
+@check("controllers/missing", "the Deployments are there", "deployments")
 def missing(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the Deployments of GKM that do not exist."""
     for name in (CONTROLLERS, ADMISSION):
@@ -22,6 +25,7 @@ def missing(observed: InstallationFacts) -> Iterator[Finding]:
             yield problem("Deployment", name, "it does not exist", why, INSTALL, namespace=NAMESPACE)
 
 
+@check("controllers/leader", "one of the controllers leads", "deployments lease pods", subjects.LEASE)
 def leader(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield a problem if no replica of the controllers leads."""
     deployment = observed.deployments.get(CONTROLLERS)
@@ -44,6 +48,7 @@ def leader(observed: InstallationFacts) -> Iterator[Finding]:
     yield problem("Lease", CONTROLLERS, detail, why, hint, namespace=NAMESPACE)
 
 
+@check("controllers/versions", "all programs are of one version", "daemon_sets deployments", subjects.PROGRAMS)
 def versions(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield a warning if programs of GKM have several versions. Images by digest are not compared."""
     tags: dict[str, list[str]] = {}

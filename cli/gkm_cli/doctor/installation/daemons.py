@@ -1,16 +1,22 @@
 """The CSI driver, and the two DaemonSets: they are there, ours, and run where they must. Pure."""
 
 from collections.abc import Iterator
+from functools import partial
 
 from gkm.api.features import INSTALL
 from gkm.api.installation import AGENT, CSI, DRIVER, NAMESPACE, driver_differences, is_our_daemon_set
 
 from gkm_cli.doctor.findings import Finding, command, some, text_at
+from gkm_cli.doctor.installation import subjects
+from gkm_cli.doctor.installation.observation import check
 from gkm_cli.doctor.installation.observed import InstallationFacts, number, problem
 
+_ON_NODES = "driver daemon_sets config_map"
+"""The parts of the CSI path, and the configuration that says whether pods use it."""
 _HARM = {AGENT: "no cache reaches a node", CSI: "no pod with a cache starts"}
 
 
+@check("csi/driver-missing", "the CSIDriver is there", _ON_NODES)
 def driver_missing(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield a problem if the CSIDriver csi.gkm.io does not exist."""
     if observed.driver is None and observed.needs_nodes:
@@ -18,6 +24,7 @@ def driver_missing(observed: InstallationFacts) -> Iterator[Finding]:
         yield problem("CSIDriver", DRIVER, "it does not exist", why, INSTALL)
 
 
+@check("csi/driver-settings", "the CSIDriver has our settings", "driver", subjects.CSI_DRIVER)
 def driver_settings(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield a problem if the CSIDriver has other settings than GKM ships."""
     if observed.driver is not None and (differences := driver_differences(observed.driver)):
@@ -26,6 +33,7 @@ def driver_settings(observed: InstallationFacts) -> Iterator[Finding]:
         yield problem("CSIDriver", DRIVER, "; ".join(differences), why, hint)
 
 
+@check("csi/not-registered", "every kubelet knows the driver", "csi_nodes pods", subjects.CSI_PODS)
 def not_registered(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the nodes whose kubelet has not registered the CSI driver that runs there."""
     drivers = {found.metadata.name: found.drivers for found in observed.csi_nodes}
@@ -37,26 +45,7 @@ def not_registered(observed: InstallationFacts) -> Iterator[Finding]:
             yield problem("CSINode", node, f"kubelet has not registered {DRIVER}", why, hint)
 
 
-def agent_missing(observed: InstallationFacts) -> Iterator[Finding]:
-    """Yield a problem if the agent's DaemonSet does not exist, or is not GKM's."""
-    return _missing(observed, AGENT)
-
-
-def csi_missing(observed: InstallationFacts) -> Iterator[Finding]:
-    """Yield a problem if the CSI driver's DaemonSet does not exist, or is not GKM's."""
-    return _missing(observed, CSI)
-
-
-def agent_not_ready(observed: InstallationFacts) -> Iterator[Finding]:
-    """Yield the nodes whose agent is not Ready."""
-    return _not_ready(observed, AGENT)
-
-
-def csi_not_ready(observed: InstallationFacts) -> Iterator[Finding]:
-    """Yield the nodes whose CSI driver is not Ready."""
-    return _not_ready(observed, CSI)
-
-
+@check("agent/absent", "an agent runs on every node that it should", "daemon_sets pods nodes", subjects.AGENT_NODES)
 def agent_absent(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield a problem if the DaemonSet's status shows fewer agents than nodes that should have one.
 
@@ -74,6 +63,7 @@ def agent_absent(observed: InstallationFacts) -> Iterator[Finding]:
         yield problem("DaemonSet", AGENT, detail, "caches do not reach these nodes", hint, namespace=NAMESPACE)
 
 
+@check("classes/runtime", "every RuntimeClass that pods name is there", "runtime_classes", subjects.RUNTIME_CLASSES)
 def runtime_class(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the RuntimeClasses that pods of GKM name and that do not exist."""
     for name, found in observed.runtime_classes.items():
@@ -85,6 +75,7 @@ def runtime_class(observed: InstallationFacts) -> Iterator[Finding]:
             yield problem("RuntimeClass", name, "it does not exist, and the agent names it", why, hint)
 
 
+@check("classes/priority", "every PriorityClass that pods name is there", "priority_classes", subjects.PRIORITY_CLASSES)
 def priority_class(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the PriorityClasses that pods of GKM name and that do not exist."""
     for name, found in observed.priority_classes.items():
@@ -96,6 +87,7 @@ def priority_class(observed: InstallationFacts) -> Iterator[Finding]:
 
 
 def _missing(observed: InstallationFacts, name: str) -> Iterator[Finding]:
+    """Yield a problem if this DaemonSet does not exist, or is not GKM's."""
     found = observed.daemon_sets.get(name)
     is_wrong = observed.needs_nodes if found is None else not is_our_daemon_set(found, name)
     if is_wrong:
@@ -108,6 +100,7 @@ def _missing(observed: InstallationFacts, name: str) -> Iterator[Finding]:
 
 
 def _not_ready(observed: InstallationFacts, name: str) -> Iterator[Finding]:
+    """Yield a problem with the nodes on which the pods of this DaemonSet are not Ready."""
     found = observed.daemon_sets.get(name)
     pods = [pod for pod in observed.pods_of(name) if not pod.is_ready and observed.is_settled(pod.changed)]
     if found is None or not pods or number(found, "numberReady") >= number(found, "desiredNumberScheduled"):
@@ -116,3 +109,13 @@ def _not_ready(observed: InstallationFacts, name: str) -> Iterator[Finding]:
     detail = f"{len(pods)} of its pods are not ready: {nodes}"
     hint = f"kubectl describe pods -n {NAMESPACE} -l app.kubernetes.io/name={name}"
     yield problem("DaemonSet", name, detail, pods[0].waits_for, hint, namespace=NAMESPACE)
+
+
+agent_missing = check("agent/missing", "the DaemonSet gkm-agent is there", _ON_NODES)(partial(_missing, name=AGENT))
+csi_missing = check("csi/missing", "the DaemonSet gkm-csi is there", _ON_NODES)(partial(_missing, name=CSI))
+agent_not_ready = check("agent/not-ready", "every agent is ready", "daemon_sets pods", subjects.AGENT_PODS)(
+    partial(_not_ready, name=AGENT)
+)
+csi_not_ready = check("csi/not-ready", "every gkm-csi is ready", "daemon_sets pods", subjects.CSI_PODS)(
+    partial(_not_ready, name=CSI)
+)

@@ -3,24 +3,25 @@
 Where the feature of group templates is off, the API server stores their objects, and no controller reads them.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from gkm.api import crds
 from gkm.api.config import Config
-from gkm.api.definition_origin import MIGRATION, DefinitionOrigin, compare
+from gkm.api.definition_origin import MIGRATION, DefinitionOrigin
 from gkm.api.features import Feature, install
 from gkm.api.grammar import count_of
-from gkm.kube.resources import NEEDED, TASKGROUPS, Json
+from gkm.kube.resources import NEEDED, TASKGROUPS
 
 from gkm_cli.doctor.findings import Finding, Severity, named, some
-from gkm_cli.doctor.installation.observed import InstallationFacts, Objects, problem
+from gkm_cli.doctor.installation import subjects
+from gkm_cli.doctor.installation.observation import check, differences
+from gkm_cli.doctor.installation.observed import InstallationFacts, problem
 
-OURS: Mapping[str, Json] = {one["metadata"]["name"]: one for one in crds.definitions().values()}
 _KIND = "CustomResourceDefinition"
 _SEVERITIES = {"TaskGroup": Severity.PROBLEM}
 """A workload waits for the objects of its group; templates and pools alone may be there for later."""
 
 
+@check("kinds/missing", "every kind of GKM is installed", "definitions")
 def missing(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the CustomResourceDefinitions of GKM that do not exist."""
     for name, found in observed.definitions.items():
@@ -31,9 +32,10 @@ def missing(observed: InstallationFacts) -> Iterator[Finding]:
             yield problem(_KIND, name, "it is not installed", why, "gkm crds --apply")
 
 
+@check("kinds/foreign", "no kind is another product's", "definitions", subjects.DEFINITIONS)
 def foreign(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the CustomResourceDefinitions with names of GKM's that belong to another product."""
-    for name, difference in _differences(observed.definitions, DefinitionOrigin.FOREIGN):
+    for name, difference in differences(observed.definitions, DefinitionOrigin.FOREIGN):
         yield problem(
             _KIND,
             name,
@@ -43,9 +45,10 @@ def foreign(observed: InstallationFacts) -> Iterator[Finding]:
         )
 
 
+@check("kinds/outdated", "every kind is of this version", "definitions", subjects.DEFINITIONS)
 def outdated(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the CustomResourceDefinitions that are from an earlier version of GKM."""
-    for name, difference in _differences(observed.definitions, DefinitionOrigin.EARLIER):
+    for name, difference in differences(observed.definitions, DefinitionOrigin.EARLIER):
         yield problem(
             _KIND,
             name,
@@ -55,17 +58,12 @@ def outdated(observed: InstallationFacts) -> Iterator[Finding]:
         )
 
 
-def are_ours(definitions: Objects) -> bool:
-    """Return whether all these CustomResourceDefinitions exist and are GKM's."""
-    return all(definitions.values()) and not any(_differences(definitions, DefinitionOrigin.FOREIGN))
-
-
-def _differences(definitions: Objects, origin: DefinitionOrigin) -> Iterator[tuple[str, str]]:
-    for name, found in definitions.items():
-        if found and (comparison := compare(OURS[name], found)).origin is origin:
-            yield name, comparison.difference
-
-
+@check(
+    "groups/inactive",
+    "every group template, pool and group has its feature",
+    "config_map group_objects",
+    subjects.GROUPS,
+)
 def inactive(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the kinds with objects that no controller reads, because taskGroups.enabled is off.
 

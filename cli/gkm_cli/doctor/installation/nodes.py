@@ -9,7 +9,9 @@ from gkm.api.installation import AGENT
 from gkm.api.nodes import CacheNode, NodeCacheStatus
 
 from gkm_cli.doctor.findings import Finding, Severity, command, moment, named, some
+from gkm_cli.doctor.installation import subjects
 from gkm_cli.doctor.installation.objects import OUR_LABEL, InstalledNode, gpus_of, node_labels
+from gkm_cli.doctor.installation.observation import check
 from gkm_cli.doctor.installation.observed import InstallationFacts, problem
 
 OLDEST_KUBELET = (1, 32)
@@ -22,6 +24,7 @@ CacheKey = tuple[str, str]
 _VERSION = re.compile(r"v(\d{1,4})\.(\d{1,4})", re.ASCII)
 
 
+@check("nodes/label", "every node with GPUs has a label", "daemon_sets nodes pods", subjects.NODES)
 def label(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the nodes with GPUs of the agent's vendor on which no agent may run.
 
@@ -48,6 +51,7 @@ def label(observed: InstallationFacts) -> Iterator[Finding]:
             yield Finding(Severity.WARNING, named("Node", "", name), detail, why, "change nodes.terms, or leave it so")
 
 
+@check("nodes/kubelet", "every kubelet is new enough", "nodes pods", subjects.NODES_WITH_AGENT)
 def kubelet(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the nodes with an agent whose kubelet is too old."""
     for node in _with_agent(observed):
@@ -61,6 +65,7 @@ def kubelet(observed: InstallationFacts) -> Iterator[Finding]:
             )
 
 
+@check("nodes/clock", "the clocks of nodes agree with the API server's", "nodes pods node_leases", subjects.CLOCKS)
 def clock(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the nodes with an agent whose clock differs from the API server's.
 
@@ -85,6 +90,7 @@ def clock(observed: InstallationFacts) -> Iterator[Finding]:
             )
 
 
+@check("nodes/disk-full", "every node has space for caches", "nodes pods reports", subjects.NODES_WITH_CACHES)
 def disk_full(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the nodes without space for a cache."""
     full = {name: cache.message for name, cache in _caches(observed.reports) if cache.reason == Reason.DISK_FULL}
@@ -99,6 +105,7 @@ def disk_full(observed: InstallationFacts) -> Iterator[Finding]:
         yield problem("Node", name, f"no space for caches: {message}", why, hint)
 
 
+@check("nodes/driver-too-old", "every GPU driver is new enough for the caches", "reports", subjects.REPORTED)
 def driver(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the nodes whose GPU driver is older than a cache needs: warnings while other nodes can use the cache."""
     old: dict[str, tuple[CacheKey, str]] = {}
@@ -115,6 +122,7 @@ def driver(observed: InstallationFacts) -> Iterator[Finding]:
         yield Finding(severity, named("Node", "", name), detail, why, hint)
 
 
+@check("nodes/stale-reports", "every report has its node", "daemon_sets nodes pods reports", subjects.REPORTS)
 def stale_reports(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the reports of nodes on which no agent runs any more."""
     daemon_set = observed.daemon_sets.get(AGENT)

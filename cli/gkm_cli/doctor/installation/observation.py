@@ -1,13 +1,14 @@
 """Reads what the checks of an installation decide on."""
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from gkm.api.caches import Cache
-from gkm.api.config import ConfigInvalid
+from gkm.api import crds
+from gkm.api.config import Config, ConfigInvalid
+from gkm.api.definition_origin import DefinitionOrigin, compare
+from gkm.api.features import Feature
 from gkm.api.installation import ADMISSION, AGENT, CONFIG_MAP, CONTROLLERS, CSI, DRIVER, NAMESPACE
-from gkm.api.nodes import CacheNode
 from gkm.api.pod_caches import CACHE, CLUSTER_CACHE
 from gkm.kube.leases import LEASES
 from gkm.kube.resources import (
@@ -30,8 +31,7 @@ from gkm.kube.resources import (
 )
 
 from gkm_cli.clusters.reads import Unreadable
-from gkm_cli.doctor.findings import Finding, at, nothing
-from gkm_cli.doctor.installation import configuration, kinds, webhook
+from gkm_cli.doctor.findings import Finding, at
 from gkm_cli.doctor.installation.objects import (
     GroupObject,
     InstalledNode,
@@ -42,8 +42,7 @@ from gkm_cli.doctor.installation.objects import (
     named_classes,
 )
 from gkm_cli.doctor.installation.observed import InstallationFacts, Objects
-from gkm_cli.doctor.installation.subjects import SUBJECTS
-from gkm_cli.doctor.runner import ClusterReader, Collection
+from gkm_cli.doctor.runner import Check, ClusterReader, Collection, Subject
 from gkm_cli.inputs.pods import RegisteredDrivers
 
 
@@ -70,41 +69,53 @@ SLICES = Collection(
     labels=f"kubernetes.io/service-name={ADMISSION}",
     namespace=NAMESPACE,
 )
+OURS: Mapping[str, Json] = {one["metadata"]["name"]: one for one in crds.definitions().values()}
+CACHE_WEBHOOK = "gkm-caches"
+CERT_MANAGER = "cert-manager.io/inject-ca-from"
 ACCOUNTS = (AGENT, CONTROLLERS, ADMISSION)
 
 
-@dataclass(frozen=True, slots=True)
-class InstallationCheck:
-    """A check of `gkm doctor` about the fields of `InstallationFacts` that it names; each field is read once."""
-
-    name: str
-    passed: str
-    decide: Callable[[InstallationFacts], Iterator[Finding]]
-    fields: tuple[str, ...]
-    cluster_wide: bool = True
-
-    def run(self, reader: ClusterReader) -> Iterator[Finding]:
-        """Read the fields and yield the findings; raise Unreadable if one cannot be read."""
-        observed = observe(reader, self.fields)
-        findings = list(self.decide(observed))
-        yield from findings
-        subject = SUBJECTS.get(self.name)
-        if not findings and subject and not subject.find(observed):
-            yield nothing(subject.absent)
-
-
-def observe(reader: ClusterReader, fields: tuple[str, ...]) -> InstallationFacts:
+def observe(reader: ClusterReader, fields: Sequence[str]) -> InstallationFacts:
     """Return the facts of an installation with these fields read from the cluster.
 
     Raises:
         Unreadable: some cannot be read; the message names all of these.
     """
-    values = reader.all(*(lambda field=field: SOURCES[field](reader) for field in fields))
+    values = reader.all(*(partial(SOURCES[field], reader) for field in fields))
     return InstallationFacts(now=reader.now(), cutoff=reader.cutoff, **dict(zip(fields, values, strict=True)))
 
 
-def _definitions(reader: ClusterReader) -> Objects:
-    return _all(reader, DEFINITIONS, kinds.OURS)
+def needed(config: Config | ConfigInvalid) -> list[tuple[str, Feature]]:
+    """Return the switches of the configuration that are on, each with the feature that it needs."""
+    if isinstance(config, ConfigInvalid):
+        return []
+    topology = config.topology
+    switches = (
+        (config.network.auto_mnnvl_enabled, "network.autoMNNVLEnabled", Feature.DOMAINS),
+        (config.task_groups.enabled, "taskGroups.enabled", Feature.TASK_GROUPS),
+        (topology.hyper_nodes.enabled, "topology.hyperNodes.enabled", Feature.TOPOLOGY),
+        (bool(topology.kueue), "topology.kueue", Feature.TOPOLOGY),
+        (bool(topology.kai), "topology.kai", Feature.TOPOLOGY),
+        (topology.node_labels, "topology.nodeLabels", Feature.TOPOLOGY_LABELS),
+        (config.packing.pod_gates, "packing.podGates", Feature.POD_GATES),
+        (config.kserve.enabled, "kserve.enabled", Feature.KSERVE),
+        (config.delivery != "csi", "delivery", Feature.POD_CACHES),
+        (config.fabric.node_conditions, "fabric.nodeConditions", Feature.FABRIC_CONDITIONS),
+        (config.fabric.node_taint != "none", "fabric.nodeTaint", Feature.FABRIC_TAINTS),
+    )
+    return [(switch, feature) for on, switch, feature in switches if on]
+
+
+def differences(definitions: Objects, origin: DefinitionOrigin) -> Iterator[tuple[str, str]]:
+    """Yield the names of the definitions of this origin, each with its difference from ours."""
+    for name, found in definitions.items():
+        if found and (comparison := compare(OURS[name], found)).origin is origin:
+            yield name, comparison.difference
+
+
+def are_ours(definitions: Objects) -> bool:
+    """Return whether all these CustomResourceDefinitions exist and are GKM's."""
+    return all(definitions.values()) and not any(differences(definitions, DefinitionOrigin.FOREIGN))
 
 
 def _config_map(reader: ClusterReader) -> Json | None:
@@ -112,11 +123,11 @@ def _config_map(reader: ClusterReader) -> Json | None:
 
 
 def _webhook(reader: ClusterReader) -> Json | None:
-    return reader.get(VALIDATING_WEBHOOKS, webhook.CACHE_WEBHOOK)
+    return reader.get(VALIDATING_WEBHOOKS, CACHE_WEBHOOK)
 
 
 def _certificate(reader: ClusterReader) -> Json | None:
-    by_cert_manager = at(_webhook(reader), "metadata", "annotations", webhook.CERT_MANAGER)
+    by_cert_manager = at(_webhook(reader), "metadata", "annotations", CERT_MANAGER)
     return reader.get(CERTIFICATES, ADMISSION, NAMESPACE) if by_cert_manager else None
 
 
@@ -130,8 +141,7 @@ def _deployments(reader: ClusterReader) -> Objects:
 
 def _bindings(reader: ClusterReader) -> Objects:
     config = InstallationFacts(now=reader.now(), cutoff="", config_map=_config_map(reader)).config
-    features = () if isinstance(config, ConfigInvalid) else (one.binding for _, one in configuration.needed(config))
-    return _all(reader, BINDINGS, (*ACCOUNTS, *features))
+    return _all(reader, BINDINGS, (*ACCOUNTS, *(feature.binding for _, feature in needed(config))))
 
 
 def _classes(reader: ClusterReader, resource: Resource[Json], field: str) -> Objects:
@@ -145,45 +155,37 @@ def _kinds_are_ours(reader: ClusterReader) -> bool:
     An object of another product that has not our form cannot be decoded, and is named then.
     """
     try:
-        return kinds.are_ours(_definitions(reader))
+        return are_ours(_all(reader, DEFINITIONS, OURS))
     except Unreadable:
         if reader.namespace:
             return True
         raise
 
 
-def _caches(reader: ClusterReader) -> tuple[Cache, ...]:
-    """Return the caches; an empty list if the kinds are not ours, because their fields have no meaning then."""
+def _ours(reader: ClusterReader, *resources: Resource[Any]) -> tuple[Any, ...]:
+    """Return the objects of our kinds; none if the kinds are not ours, because their fields have no meaning then."""
     if not _kinds_are_ours(reader):
         return ()
-    shared = () if reader.namespace else reader.list(Collection(CLUSTERGKMCACHES))
-    return (*reader.list(Collection(GKMCACHES)), *shared)
-
-
-def _reports(reader: ClusterReader) -> tuple[CacheNode, ...]:
-    """Return the reports of nodes; as `_caches`."""
-    if not _kinds_are_ours(reader):
-        return ()
-    shared = () if reader.namespace else reader.list(Collection(CLUSTERGKMCACHENODES))
-    return (*reader.list(Collection(GKMCACHENODES)), *shared)
+    read = [each for each in resources if each.namespaced or not reader.namespace]
+    return tuple(found for each in read for found in reader.list(Collection(each)))
 
 
 def _group_objects(reader: ClusterReader) -> tuple[tuple[str, GroupObject], ...]:
-    """Return the objects of group templates; as `_caches`."""
-    if not _kinds_are_ours(reader):
-        return ()
-    read = (TASKGROUPS,) if reader.namespace else (GROUPTEMPLATES, POOLS, TASKGROUPS)
-    return tuple((each.kind, made) for each in read for made in reader.list(Collection(each.of(GroupObject))))
+    """Return the objects of group templates, each with its kind."""
+    kinds_of_groups = (GROUPTEMPLATES, POOLS, TASKGROUPS)
+    return tuple((each.kind, found) for each in kinds_of_groups for found in _ours(reader, each.of(GroupObject)))
 
 
-def _all(reader: ClusterReader, resource: Resource[Json], names: Any, namespace: str | None = None) -> Objects:  # noqa: ANN401 -- any iterable of names
+def _all(
+    reader: ClusterReader, resource: Resource[Json], names: Iterable[str], namespace: str | None = None
+) -> Objects:
     wanted = tuple(names)
-    found = reader.all(*(lambda name=name: reader.get(resource, name, namespace) for name in wanted))
+    found = reader.all(*(partial(reader.get, resource, name, namespace) for name in wanted))
     return dict(zip(wanted, found, strict=True))
 
 
 SOURCES: Mapping[str, Callable[[ClusterReader], Any]] = {
-    "definitions": _definitions,
+    "definitions": lambda reader: _all(reader, DEFINITIONS, OURS),
     "config_map": _config_map,
     "webhook": _webhook,
     "certificate": _certificate,
@@ -199,10 +201,17 @@ SOURCES: Mapping[str, Callable[[ClusterReader], Any]] = {
     "node_leases": lambda reader: reader.list(NODE_LEASES),
     "pods": lambda reader: reader.list(PODS),
     "nodes": lambda reader: reader.list(Collection(NODES.of(InstalledNode))),
-    "caches": _caches,
-    "reports": _reports,
+    "caches": lambda reader: _ours(reader, GKMCACHES, CLUSTERGKMCACHES),
+    "reports": lambda reader: _ours(reader, GKMCACHENODES, CLUSTERGKMCACHENODES),
     "group_objects": _group_objects,
     "waiting_pods": lambda reader: reader.list(WAITING_PODS),
     "labeled_pods": lambda reader: [pod for each in LABELED_PODS for pod in reader.list(each)],
 }
 """How each field of `InstallationFacts` is read."""
+
+
+def check(
+    name: str, passed: str, fields: str, subject: Subject[InstallationFacts] | None = None, *, cluster_wide: bool = True
+) -> Callable[[Callable[[InstallationFacts], Iterator[Finding]]], Check[InstallationFacts]]:
+    """Make a check of a function that decides on these fields of `InstallationFacts`, each of which is read once."""
+    return lambda decide: Check(name, passed, decide, observe, fields.split(), subject, cluster_wide)

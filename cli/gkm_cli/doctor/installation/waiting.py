@@ -8,7 +8,9 @@ from gkm.api.installation import DRIVER
 
 from gkm_cli.doctor.findings import Finding, command, some
 from gkm_cli.doctor.installation.objects import WaitingPod
+from gkm_cli.doctor.installation.observation import check
 from gkm_cli.doctor.installation.observed import InstallationFacts, problem
+from gkm_cli.doctor.runner import Subject
 
 _NAMED = {"cacheName": "GKMCache", "clusterCacheName": "ClusterGKMCache", "csi.gkm.io/GKMCache": "GKMCache"}
 _MOUNTING = ("", "ContainerCreating")
@@ -33,6 +35,20 @@ class WaitingGroup(NamedTuple):
         return command("gkm", "why", self.pods[0].metadata.name, "-n", self.namespace)
 
 
+def with_volume(observed: InstallationFacts) -> list[WaitingPod]:
+    """Return the pods that are Pending and have a volume of GKM."""
+    return [pod for pod in observed.waiting_pods if _attributes(pod) is not None]
+
+
+def _attributes(pod: WaitingPod) -> Mapping[str, str] | None:
+    volumes = (volume.csi for volume in pod.spec.volumes or () if volume.csi and volume.csi.driver == DRIVER)
+    return next((csi.volume_attributes or {} for csi in volumes), None)
+
+
+_WITH_VOLUME = Subject("no pod with a volume of GKM is Pending", with_volume)
+
+
+@check("caches/waiting-pods", "no pod waits for a volume", "waiting_pods", _WITH_VOLUME, cluster_wide=False)
 def pods(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the caches for whose volume pods wait, by namespace."""
     for found in groups([pod for pod in with_volume(observed) if observed.is_settled(pod.metadata.creation_timestamp)]):
@@ -48,16 +64,6 @@ def groups(found: Iterable[WaitingPod]) -> Iterator[WaitingGroup]:
         by_cache[pod.metadata.namespace, _cache_of(pod)].append(pod)
     for (namespace, cache), waiting in sorted(by_cache.items()):
         yield WaitingGroup(namespace, cache, sorted(waiting, key=lambda pod: pod.metadata.name))
-
-
-def with_volume(observed: InstallationFacts) -> list[WaitingPod]:
-    """Return the pods that are Pending and have a volume of GKM."""
-    return [pod for pod in observed.waiting_pods if _attributes(pod) is not None]
-
-
-def _attributes(pod: WaitingPod) -> Mapping[str, str] | None:
-    volumes = (volume.csi for volume in pod.spec.volumes or () if volume.csi and volume.csi.driver == DRIVER)
-    return next((csi.volume_attributes or {} for csi in volumes), None)
 
 
 def _cache_of(pod: WaitingPod) -> str:

@@ -12,10 +12,10 @@ from gkm.api.meta import timestamp
 from gkm.api.pod_caches import CACHE, CLUSTER_CACHE, INJECTED, WEBHOOK
 
 from gkm_cli.doctor.findings import Finding, at, items_at, moment, some, text_at
+from gkm_cli.doctor.installation import subjects
+from gkm_cli.doctor.installation.observation import CACHE_WEBHOOK, CERT_MANAGER, check
 from gkm_cli.doctor.installation.observed import InstallationFacts, problem
 
-CACHE_WEBHOOK = "gkm-caches"
-CERT_MANAGER = "cert-manager.io/inject-ca-from"
 AUTHORITY = "gkm-operator CA"
 """The subject of the certificate authorities that the admission processes make for themselves."""
 _KIND = "ValidatingWebhookConfiguration"
@@ -26,6 +26,7 @@ _SEE_ADMISSION = "read the log: kubectl logs -n gkm-system -l app.kubernetes.io/
 _ENDED = frozenset({"Succeeded", "Failed"})
 
 
+@check("webhook/missing", "the webhook is registered", "webhook")
 def missing(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield a problem if the admission webhook is not registered."""
     if observed.webhook is None:
@@ -33,6 +34,7 @@ def missing(observed: InstallationFacts) -> Iterator[Finding]:
         yield problem(_KIND, CACHE_WEBHOOK, "it does not exist", why, INSTALL)
 
 
+@check("webhook/endpoints", "an admission process answers", "webhook slices", subjects.WEBHOOK)
 def endpoints(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield a problem if no admission process is ready to answer."""
     ready = [
@@ -47,6 +49,7 @@ def endpoints(observed: InstallationFacts) -> Iterator[Finding]:
         yield problem("Service", ADMISSION, "it has no ready endpoint", _REFUSED, hint, namespace=NAMESPACE)
 
 
+@check("webhook/ca-bundle", "the API server can verify the webhook", "webhook", subjects.WEBHOOK)
 def bundle(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the CA bundles with which no certificate of the webhook can be verified."""
     for number, webhook in enumerate(items_at(observed.webhook, "webhooks")):
@@ -62,6 +65,7 @@ def bundle(observed: InstallationFacts) -> Iterator[Finding]:
         yield problem(_KIND, CACHE_WEBHOOK, detail, f"it cannot verify the webhook: {_REFUSED}", hint)
 
 
+@check("webhook/expired", "the certificate of the webhook is valid", "webhook certificate", subjects.CERTIFICATES)
 def certificate(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield a problem if the webhook's certificate has expired."""
     if _by_cert_manager(observed):
@@ -108,6 +112,13 @@ def _subject(authority: x509.Certificate) -> str:
     return str(names[0].value) if names else ""
 
 
+@check(
+    "caches/by-label",
+    "every pod with the label of a cache was seen by the webhook",
+    "labeled_pods",
+    subjects.LABELED_PODS,
+    cluster_wide=False,
+)
 def unseen(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the namespaces with pods that have a label of a cache, without its volume and without a report."""
     found: dict[str, list[str]] = {}

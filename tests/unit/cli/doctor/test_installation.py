@@ -13,7 +13,7 @@ from gkm_cli.doctor.checks import CHECKS
 from gkm_cli.doctor.findings import Finding, Severity, moment
 from gkm_cli.doctor.installation import caches, configuration, controllers, daemons, kinds, nodes, webhook
 from gkm_cli.doctor.installation.objects import NodeLease
-from gkm_cli.doctor.installation.observation import SOURCES, InstallationCheck
+from gkm_cli.doctor.installation.observation import OURS, SOURCES, observe
 from gkm_cli.doctor.installation.observed import InstallationFacts
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from support.cli.observations import GPUS, NOW, Json, cache, hook, node, observed, pod, report
 from support.operator.upstream import upstream
 
-INSTALLATION = [check for check in CHECKS if isinstance(check, InstallationCheck)]
+INSTALLATION = [check for check in CHECKS if check.observe is observe]
 KEYS = st.sampled_from(
     [
         *("spec", "status", "metadata", "webhooks", "clientConfig", "caBundle", "data", "config.yaml", "template"),
@@ -62,9 +62,7 @@ def test_every_field_that_a_check_wants_can_be_read() -> None:
 def test_objects_of_any_shape_are_findings_and_never_errors(made: Json) -> None:
     fields: dict[str, Any] = dict.fromkeys(JSON_FIELDS, made)
     fields |= {name: dict.fromkeys(NAMES, made) for name in MAPS}
-    everywhere = observed(
-        **fields, definitions=dict.fromkeys([*kinds.OURS][:1], made), slices=[made], nodes=[node(**GPUS)]
-    )
+    everywhere = observed(**fields, definitions=dict.fromkeys([*OURS][:1], made), slices=[made], nodes=[node(**GPUS)])
     for check in INSTALLATION:
         for finding in check.decide(everywhere):
             assert finding.detail

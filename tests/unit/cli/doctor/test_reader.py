@@ -7,6 +7,7 @@ from gkm.kube.errors import ApiError
 from gkm.kube.resources import DEFINITIONS, GKMCACHES, Resource
 from gkm_cli.clusters import reads
 from gkm_cli.clusters.reads import NotServed, Unreadable
+from gkm_cli.doctor.domains.listed import read_lists
 from gkm_cli.doctor.installation.observation import observe
 from gkm_cli.doctor.runner import ClusterReader, Collection
 from msgspec import Struct
@@ -99,7 +100,7 @@ def test_a_refused_object_names_the_right(api: FakeApi) -> None:
 def test_all_missing_rights_of_a_check_are_named_at_once(api: FakeApi) -> None:
     api.fault = forbidden
     with pytest.raises(Unreadable) as caught:
-        reader(api).ensure(ALL_NODES, ALL_DOMAINS)
+        read_lists(reader(api), ("nodes", "domains"))
     assert "list nodes; missing right: list computedomains" in caught.value.why
     assert caught.value.hint.count("ClusterRole") == 1
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from threading import Event
 
 import pytest
@@ -12,7 +11,7 @@ from gkm_cli.clusters.reads import Unreadable
 from gkm_cli.doctor import runner
 from gkm_cli.doctor.checks import CHECKS
 from gkm_cli.doctor.findings import Finding, Severity
-from gkm_cli.doctor.runner import ClusterReader, Collection, run_checks
+from gkm_cli.doctor.runner import Check, ClusterReader, Collection, reading_check, run_checks
 from support.cli.doctor_lists import CUTOFF
 from support.grove.kinds import ALL
 from support.host.waiting import scaled
@@ -22,19 +21,17 @@ NODES: Resource[dict[str, object]] = Resource("v1", "Node", "nodes", namespaced=
 PROBLEM = Finding(Severity.PROBLEM, "o", "d")
 
 
-@dataclass(frozen=True)
-class Made:
-    run: Callable[[ClusterReader], Iterator[Finding]]
-    name: str = "area/subject"
-    passed: str = "all is well"
-    cluster_wide: bool = False
+def made(run: Callable[[ClusterReader], Iterator[Finding]], name: str = "area/subject") -> Check[ClusterReader]:
+    return reading_check(name, "all is well")(run)
 
 
 def working(_name: str) -> AbstractContextManager[None]:
     return nullcontext()
 
 
-def results(*checks: Made, api: FakeApi | None = None, seconds: float = 30) -> list[tuple[str, str, str]]:
+def results(
+    *checks: Check[ClusterReader], api: FakeApi | None = None, seconds: float = 30
+) -> list[tuple[str, str, str]]:
     reading = ClusterReader(api or FakeApi(), cutoff=CUTOFF)
     found = run_checks(checks, reading, working, seconds)
     return [(one.check, one.finding.severity.value, one.finding.why or one.finding.detail) for one in found]
@@ -45,7 +42,7 @@ def nothing(_reader: ClusterReader) -> Iterator[Finding]:
 
 
 def test_a_check_without_findings_has_passed() -> None:
-    assert results(Made(nothing)) == [("area/subject", "ok", "all is well")]
+    assert results(made(nothing)) == [("area/subject", "ok", "all is well")]
 
 
 def test_what_a_check_found_before_it_failed_counts() -> None:
@@ -53,15 +50,15 @@ def test_what_a_check_found_before_it_failed_counts() -> None:
         yield PROBLEM
         raise Unreadable("the cause", "the step")
 
-    assert results(Made(failing)) == [("area/subject", "problem", "d"), ("area/subject", "not checked", "the cause")]
+    assert results(made(failing)) == [("area/subject", "problem", "d"), ("area/subject", "not checked", "the cause")]
 
 
 def test_a_defect_of_a_check_is_not_checked_and_the_next_one_runs() -> None:
     def defective(_reader: ClusterReader) -> Iterator[Finding]:
-        made: dict[str, list[Finding]] = {}
-        yield from made["no such key"]
+        found: dict[str, list[Finding]] = {}
+        yield from found["no such key"]
 
-    found = results(Made(defective), Made(nothing, name="area/next"))
+    found = results(made(defective), made(nothing, name="area/next"))
     assert found == [("area/subject", "not checked", "KeyError: 'no such key'"), ("area/next", "ok", "all is well")]
 
 
@@ -80,7 +77,7 @@ def test_a_list_that_does_not_end_is_waited_for_once() -> None:
     api = FakeApi()
     api.fault = slow
     try:
-        found = results(Made(reading), Made(reading, name="area/same"), api=api, seconds=0.2)
+        found = results(made(reading), made(reading, name="area/same"), api=api, seconds=0.2)
     finally:
         release.set()
     assert found == [
@@ -96,7 +93,7 @@ def test_findings_and_their_texts_are_bounded(monkeypatch: pytest.MonkeyPatch) -
         while True:
             yield Finding(Severity.PROBLEM, "o" * 10**6, "d" * 10**6, "w" * 10**6, "h" * 10**6)
 
-    found = [one.finding for one in run_checks([Made(endless)], ClusterReader(FakeApi(), cutoff=""), working)]
+    found = [one.finding for one in run_checks([made(endless)], ClusterReader(FakeApi(), cutoff=""), working)]
     assert [one.severity for one in found] == [Severity.PROBLEM] * 3 + [Severity.WARNING]
     assert all(len(text) <= 2001 for one in found for text in (one.object, one.detail, one.why, one.hint))
     assert found[3].detail == "there are more than 3 findings"
