@@ -143,48 +143,45 @@ def get_login(name: str, server: str, seconds: float = TIMEOUT_SECONDS) -> Login
     Raises:
         GKMError: UNAUTHORIZED: the helper is not installed, failed, took too long or printed something else.
     """
-    # In the session of the person's terminal, where a helper may ask for a password.
-    command = BoundedCommand([_program(name), "get"], seconds, MAX_OUTPUT_BYTES, own_session=False)
-    try:
-        result = command.run(server.encode())
-    except RunFailed as error:
-        raise _failed(name, f"it {error}") from error
-    return login_in(name, result.code, result.output)
+    return login_in(name, *_run(name, "get", server.encode(), seconds))
 
 
-def store_login(name: str, server: str, login: Login, seconds: float = TIMEOUT_SECONDS) -> None:
+def store_login(name: str, server: str, login: Login) -> None:
     """Store a login for a server with the helper `name`, which gets it on standard input.
 
     Raises:
         GKMError: UNAUTHORIZED: the helper is not installed, failed or took too long.
     """
     sent = {"ServerURL": server, "Username": login.user, "Secret": login.password}
-    command = BoundedCommand([_program(name), "store"], seconds, MAX_OUTPUT_BYTES, own_session=False)
-    try:
-        code = command.run(msgspec.json.encode(sent)).code
-    except RunFailed as error:
-        raise _failed(name, f"it {error}") from error
-    if code:
-        raise _failed(name, f"it exited with {code}")
+    _check_code(name, _run(name, "store", msgspec.json.encode(sent))[0])
 
 
-def erase_login(name: str, server: str, seconds: float = TIMEOUT_SECONDS) -> bool:
+def erase_login(name: str, server: str) -> bool:
     """Remove the login for a server with the helper `name`; return False if there was no login.
 
     Raises:
         GKMError: UNAUTHORIZED: the helper is not installed, failed or took too long.
     """
     # Helpers differ in what they do without a login: some fail, some do not.
-    if get_login(name, server, seconds) is None:
+    if get_login(name, server) is None:
         return False
-    command = BoundedCommand([_program(name), "erase"], seconds, MAX_OUTPUT_BYTES, own_session=False)
+    _check_code(name, _run(name, "erase", server.encode())[0])
+    return True
+
+
+def _run(name: str, action: str, sent: bytes, seconds: float = TIMEOUT_SECONDS) -> tuple[int, bytes]:
+    """Return the exit code and the output; the helper may ask for a password on the person's terminal."""
+    command = BoundedCommand([_program(name), action], seconds, MAX_OUTPUT_BYTES, own_session=False)
     try:
-        code = command.run(server.encode()).code
+        result = command.run(sent)
     except RunFailed as error:
         raise _failed(name, f"it {error}") from error
+    return result.code, result.output
+
+
+def _check_code(name: str, code: int) -> None:
     if code:
         raise _failed(name, f"it exited with {code}")
-    return True
 
 
 def login_in(name: str, code: int, output: bytes) -> Login | None:
@@ -193,11 +190,10 @@ def login_in(name: str, code: int, output: bytes) -> Login | None:
     Raises:
         GKMError: UNAUTHORIZED: the helper failed or printed something else.
     """
-    if code:
-        # Helpers print this on standard output. Any other output may hold a secret.
-        if output.strip().lower().startswith(_NOT_FOUND):
-            return None
-        raise _failed(name, f"it exited with {code}")
+    # Helpers print this on standard output. Any other output may hold a secret.
+    if code and output.strip().lower().startswith(_NOT_FOUND):
+        return None
+    _check_code(name, code)
     try:
         decoded = msgspec.json.decode(output, type=_HelperOutput)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
