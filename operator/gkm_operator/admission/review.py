@@ -148,6 +148,11 @@ class ReviewResponse(Struct, frozen=True, rename="camel", omit_defaults=True):
 ADMITTED = ReviewResponse(allowed=True)
 
 
+def warned(*warnings: str) -> ReviewResponse:
+    """Return an admission with these warnings."""
+    return ReviewResponse(allowed=True, warnings=warnings)
+
+
 def refused(*problems: str) -> ReviewResponse:
     """Return a refusal whose message has the first MAX_PROBLEMS of these problems, and the number of the others."""
     more = len(problems) - MAX_PROBLEMS

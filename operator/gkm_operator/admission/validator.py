@@ -21,7 +21,7 @@ from gkm.images.signatures.verify import Verdict
 
 from gkm_operator import metrics
 from gkm_operator.admission import review
-from gkm_operator.admission.review import ADMITTED, ReviewRequest, ReviewResponse, encode, parse
+from gkm_operator.admission.review import ADMITTED, ReviewRequest, ReviewResponse, encode, parse, refused, warned
 from gkm_operator.admission.singleflight import NotInTime, Overloaded, SingleFlight
 from gkm_operator.images import ImageChecker, ImageClaims
 
@@ -164,7 +164,7 @@ def decide_without_image(request: ReviewRequest) -> ReviewResponse | None:
     if request.operation not in _CHECKED_OPERATIONS or request.sub_resource:
         return ADMITTED
     if request.object is None:
-        return ReviewResponse(allowed=False, message=f"{request.operation} without an object")
+        return refused(f"{request.operation} without an object")
     if request.object.metadata.deletion_timestamp:
         return ADMITTED
     if request.old_object is not None and request.old_object.spec.image == request.object.spec.image:
@@ -177,7 +177,7 @@ def decide_verdict(request: ReviewRequest, verdict: Verdict, mode: str) -> Revie
     if verdict.verified is True or (verdict.allowed and verdict.reason is Reason.NOT_REQUIRED):
         return ADMITTED
     if verdict.allowed:
-        return ReviewResponse(allowed=True, warnings=(f"{_image(request)}: {verdict.message}",))
+        return warned(f"{_image(request)}: {verdict.message}")
     if verdict.verified is None:
         return decide_unknown(request, verdict.message, mode)
     return _refusal(request, verdict.reason, verdict.message)
@@ -189,14 +189,14 @@ def decide_error(request: ReviewRequest, error: GKMError, mode: str, *, private:
         return decide_unknown(request, str(error), mode)
     if mode == "enforce" or error.reason in _REFUSED_ALWAYS:
         return _refusal(request, error.reason, str(error))
-    return ReviewResponse(allowed=True, warnings=(f"{_image(request)}: {error}",))
+    return warned(f"{_image(request)}: {error}")
 
 
 def decide_unknown(request: ReviewRequest, reason: str, mode: str) -> ReviewResponse:
     """Return the response if the result of the check is not known, for example because it took too long."""
     # In other modes nodes pull it without a valid signature, so the warning promises no verification.
     state = "is not verified yet, and not pulled before it is" if mode == "enforce" else "was not checked"
-    return ReviewResponse(allowed=True, warnings=(f"{_image(request)} {state}: {reason}",))
+    return warned(f"{_image(request)} {state}: {reason}")
 
 
 def is_inconclusive(error: GKMError, *, private: bool) -> bool:
@@ -210,7 +210,7 @@ def is_inconclusive(error: GKMError, *, private: bool) -> bool:
 
 
 def _refusal(request: ReviewRequest, reason: Reason, message: str) -> ReviewResponse:
-    return ReviewResponse(allowed=False, message=f"{_image(request)} is refused ({reason}): {message}")
+    return refused(f"{_image(request)} is refused ({reason}): {message}")
 
 
 def _image(request: ReviewRequest) -> str:

@@ -4,6 +4,7 @@ Imported only with such a flag: without one, the process needs no access to the 
 """
 
 import argparse
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from gkm.api.config import Config
@@ -15,18 +16,40 @@ from gkm_operator import metrics
 from gkm_operator.admission.domains import cluster_view
 from gkm_operator.admission.domains import reviewer as domains
 from gkm_operator.admission.domains.cluster_view import ClusterView
-from gkm_operator.admission.domains.reviewer import ByteBudget
+from gkm_operator.admission.domains.reviewer import ByteBudget, WorkloadReviewer
 from gkm_operator.admission.groups import reviewer as groups
-from gkm_operator.admission.groups.cluster_view import ApiChecks, ObservedTemplates
-from gkm_operator.admission.groups.view import Partners
-from gkm_operator.admission.pods import reviewer as pods
-from gkm_operator.admission.pods.reviewer import ObservedCaches
+from gkm_operator.admission.groups.cluster_view import ApiChecks, ObservedTemplates, Partners
+from gkm_operator.admission.pods.decisions import PodCacheReview
+from gkm_operator.admission.pods.gates import GatedPod, GateReview
+from gkm_operator.admission.pods.members import ObservedCaches
+from gkm_operator.admission.pods.objects import CachePod
 from gkm_operator.delivery import ObservedDelivery
 
 if TYPE_CHECKING:
     from gkm.kube.reflector import Reflector
 
-    from gkm_operator.admission.domains.reviewer import WorkloadReviewer
+PATH = "/pods/caches"
+GATES_PATH = "/pods/gates"
+
+
+def cache_reviewers(
+    view: ClusterView, caches: ObservedCaches, delivery: ObservedDelivery, config: Config, budget: ByteBudget
+) -> Mapping[str, WorkloadReviewer[Any]]:
+    """Return the reviewer of pods that name caches, for its URL path.
+
+    deploy/components/pod-caches/webhooks.yaml has the same path.
+    """
+    decision = PodCacheReview(caches, config.network, config.fabric.cache_labels, lambda: delivery.kind)
+    return {PATH: WorkloadReviewer("", "Pod", CachePod, lambda _view: decision, view, budget, lenient=True)}
+
+
+def gate_reviewers(view: ClusterView, config: Config, budget: ByteBudget) -> Mapping[str, WorkloadReviewer[Any]]:
+    """Return the reviewer that adds the scheduling gate to a Run's pods, for its URL path.
+
+    It needs no watch, because the controllers know the plans.
+    """
+    decision = GateReview(config)
+    return {GATES_PATH: WorkloadReviewer("", "Pod", GatedPod, lambda _view: decision, view, budget, lenient=True)}
 
 
 class WorkloadReviews:
@@ -52,10 +75,10 @@ class WorkloadReviews:
             self._watches += templates.watches()
         if arguments.pod_caches:
             caches, delivery = ObservedCaches(api), ObservedDelivery(api, config.delivery)
-            self.reviewers |= pods.reviewers(view, caches, delivery, config, budget)
+            self.reviewers |= cache_reviewers(view, caches, delivery, config, budget)
             self._watches += [*caches.watches(), *delivery.watches()]
         if arguments.pod_gates:
-            self.reviewers |= pods.gate_reviewers(view, config, budget)
+            self.reviewers |= gate_reviewers(view, config, budget)
 
     def start(self) -> None:
         """Start the watches of the enabled reviewers."""

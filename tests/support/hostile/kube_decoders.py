@@ -15,7 +15,7 @@ from gkm_operator.admission.domains import requests as workloads
 from gkm_operator.admission.groups import objects as templates
 from gkm_operator.admission.groups.decisions import ReviewedTaskPod
 from gkm_operator.admission.https import session
-from gkm_operator.admission.pods import reviewer
+from gkm_operator.admission.pods import members as cache_members
 from gkm_operator.admission.pods.objects import CachePod
 from gkm_operator.caches import node_reports as contributions
 from gkm_operator.caches import totals as presence
@@ -111,9 +111,9 @@ KUBE = (
             templates.TEMPLATES,
             templates.POOLS,
             templates.TASK_GROUPS,
-            reviewer.CACHES,
-            reviewer.CLUSTER_CACHES,
-            reviewer.NAMESPACES,
+            cache_members.CACHES,
+            cache_members.CLUSTER_CACHES,
+            cache_members.NAMESPACES,
         )
     ),
     Decoder(

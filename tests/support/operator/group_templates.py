@@ -14,13 +14,11 @@ from gkm.api.task_group_settings import TaskGroups
 from gkm.api.task_groups import GROUP_LABEL
 from gkm.kube.resources import GROUPTEMPLATES, POOLS, TASKGROUPS, Resource
 from gkm.templates.rendering.process import RenderingProcess
-from gkm_operator.admission.domains.cluster_view import ClusterView
+from gkm_operator.admission.domains.cluster_view import ClusterView, ViewUnavailable
 from gkm_operator.admission.domains.requests import UserInfo
 from gkm_operator.admission.domains.reviewer import ByteBudget, WorkloadReviewer
-from gkm_operator.admission.domains.view import ViewUnavailable
-from gkm_operator.admission.groups.cluster_view import ObservedTemplates
+from gkm_operator.admission.groups.cluster_view import ObjectRefused, ObservedTemplates, Partners
 from gkm_operator.admission.groups.reviewer import reviewers
-from gkm_operator.admission.groups.view import ObjectRefused, Partners
 from support.grove.objects import container
 from support.kube.fake_api import FakeApi
 from support.operator.workloads import SYSTEM, Answer, answer, as_json, review_of

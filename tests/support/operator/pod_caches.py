@@ -10,7 +10,8 @@ from gkm.api.pod_caches import CACHE, INJECTED
 from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES, Resource
 from gkm_operator.admission.domains.cluster_view import ClusterView
 from gkm_operator.admission.domains.reviewer import ByteBudget, WorkloadReviewer
-from gkm_operator.admission.pods.reviewer import PATH, ObservedCaches, reviewers
+from gkm_operator.admission.pods.members import ObservedCaches
+from gkm_operator.admission.workloads import PATH, cache_reviewers
 from gkm_operator.delivery import ObservedDelivery
 from support.grove.objects import NAMESPACE, Json
 from support.kube.fake_api import FakeApi
@@ -37,7 +38,7 @@ class PodCaches:
         self.observed = ObservedCaches(self.api)
         view = ClusterView(self.api, self.api, "gkm-system")
         self.delivery = ObservedDelivery(self.api, self.config.delivery)
-        self.reviewer = reviewers(view, self.observed, self.delivery, self.config, ByteBudget())[PATH]
+        self.reviewer = cache_reviewers(view, self.observed, self.delivery, self.config, ByteBudget())[PATH]
 
     def declare(self, name: str, runtime: str = "triton", namespace: str | None = NAMESPACE, **spec: object) -> None:
         """Create a cache whose image the controllers have read; `spec` has its place in a family."""

@@ -11,8 +11,8 @@ from pathlib import Path
 from gkm.hoststate import files, logs
 from gkm_operator.admission.domains.cluster_view import READ_SECONDS
 from gkm_operator.admission.https.server import Reviewer
-from gkm_operator.admission.pods.reviewer import PATH
 from gkm_operator.admission.validator import ImageValidator
+from gkm_operator.admission.workloads import PATH
 from support.operator.group_templates import filled, rendering
 from support.operator.images import DIGEST, GOOD, OTHER, FakeImages
 from support.operator.pod_caches import pod_caches

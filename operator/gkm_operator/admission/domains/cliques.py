@@ -14,10 +14,10 @@ from gkm.api.grove import GROUP, PodCliqueSet
 from gkm.api.mnnvl_metadata import DOMAIN_LABEL, PART_OF, REPLICA_INDEX, MnnvlMetadata
 from gkm.api.network_settings import Network
 
+from gkm_operator.admission.domains.cluster_view import ReviewView, ViewUnavailable
 from gkm_operator.admission.domains.patches import add_entries, place
 from gkm_operator.admission.domains.requests import DomainRequest, ReviewedClique, ReviewedScalingGroup
-from gkm_operator.admission.domains.view import View, ViewUnavailable
-from gkm_operator.admission.review import ADMITTED, ReviewResponse
+from gkm_operator.admission.review import ADMITTED, ReviewResponse, refused, warned
 from gkm_operator.mnnvl import dialect
 from gkm_operator.mnnvl.gpu_requests import DeviceClasses, GPURequests
 from gkm_operator.mnnvl.injection import inject
@@ -65,9 +65,9 @@ class SetDomains:
 
 
 class SetDomainsReader:
-    """Reads the ComputeDomains of PodCliqueSets through a View, for one review."""
+    """Reads the ComputeDomains of PodCliqueSets through a ReviewView, for one review."""
 
-    def __init__(self, view: View, gpus: GPURequests) -> None:
+    def __init__(self, view: ReviewView, gpus: GPURequests) -> None:
         self._view = view
         self._gpus = gpus
 
@@ -104,7 +104,7 @@ class SetDomainsReader:
         Raises:
             ViewUnavailable: the cluster cannot be read.
         """
-        if metadata.terminating or self._view.grove_manages_domains:
+        if metadata.terminating or self._view.cluster.grove_manages_domains:
             return None
         found = self._observe(self.set_of(namespace, metadata), classes)
         if found is None:
@@ -118,9 +118,9 @@ class SetDomainsReader:
         """Return the domains of a set; None if it is not enrolled."""
         if owner is None or not dialect.enrolls(owner):
             return None
-        if self._view.grove_manages_domains is None:
+        if self._view.cluster.grove_manages_domains is None:
             raise ViewUnavailable("the ConfigMap gkm-domains is not read yet")
-        owned = {domain.metadata.name: domain for domain in self._view.domains_of(owner)}
+        owned = {domain.metadata.name: domain for domain in self._view.cluster.domains_of(owner)}
         required = required_domains(owner, self._gpus, classes)
         compared = difference(required, map(existing, owned.values()))
         joinable, leaving = (
@@ -141,7 +141,7 @@ class SetDomainsReader:
 class CliqueReview:
     """Decides about PodCliques: refuses one until its set's ComputeDomains exist, and adds the resource claim."""
 
-    def __init__(self, view: View, settings: Network) -> None:
+    def __init__(self, view: ReviewView, settings: Network) -> None:
         self._view = view
         self._settings = settings
         self._gpus = GPURequests(settings)
@@ -191,7 +191,7 @@ class CliqueReview:
         injection = inject(spec, domain.template, at, self._gpus, classes, everywhere=everywhere)
         if injection.skipped:
             warning = f"pods of {metadata.name} join no ComputeDomain of GKM: {injection.skipped}"
-            return ReviewResponse(allowed=True, warnings=(warning,))
+            return warned(warning)
         if len(domain.name) > MAX_NAME_LENGTH:  # a domain of Grove, whose name no label can have
             return ReviewResponse(allowed=True, patch=tuple(injection.operations))
         label = {} if metadata.label(DOMAIN_LABEL) == domain.name else {DOMAIN_LABEL: domain.name}
@@ -206,14 +206,14 @@ class ScalingGroupReview:
     Refuses one until the set's domains exist, and adds the set's annotations.
     """
 
-    def __init__(self, view: View, settings: Network) -> None:
+    def __init__(self, view: ReviewView, settings: Network) -> None:
         self._view = view
         self._domains = SetDomainsReader(view, GPURequests(settings))
 
     def decide(self, request: DomainRequest[ReviewedScalingGroup]) -> ReviewResponse:
         """Return the admission response for a scaling group; raise ViewUnavailable if the cluster cannot be read."""
         metadata = request.object.metadata
-        if metadata.terminating or self._view.grove_manages_domains:
+        if metadata.terminating or self._view.cluster.grove_manages_domains:
             return ADMITTED
         owner = self._domains.set_of(request.namespace, metadata)
         if owner is None:
@@ -245,7 +245,7 @@ def _refusal(found: SetDomains, key: SetDomainKey | None = None) -> ReviewRespon
         f"PodCliqueSet {name} is {' and '.join(causes)} of its {len(found.required)} ComputeDomains; GKM creates them, "
         "and its operator repeats this request. If this lasts, see the events of the PodCliqueSet"
     )
-    return ReviewResponse(allowed=False, message=message)
+    return refused(message)
 
 
 def _not_part(found: SetDomains, key: SetDomainKey) -> ReviewResponse:
@@ -254,4 +254,4 @@ def _not_part(found: SetDomains, key: SetDomainKey) -> ReviewResponse:
         f"PodCliqueSet {owner.metadata.name} with {owner.replicas} replicas requires no ComputeDomain "
         f"{domain_name(owner.metadata.name, key.replica, key.group)} for this PodClique; it was scaled or changed since"
     )
-    return ReviewResponse(allowed=False, message=message)
+    return refused(message)

@@ -35,7 +35,6 @@ from gkm.kube.reflector import Reflector
 from gkm.kube.resources import CLAIM_TEMPLATES, CLAIMS, Resource
 from msgspec import Struct, structs
 
-from gkm_operator.admission.domains.view import TooManyClaims, ViewUnavailable
 from gkm_operator.admission.singleflight import Overloaded, SingleFlight
 from gkm_operator.mnnvl import dialect
 from gkm_operator.mnnvl.gpu_requests import DeviceClasses
@@ -68,6 +67,14 @@ SET_SECONDS = 1.0
 """Seconds for which a PodCliqueSet is cached that the watch has not shown: its cliques are created within a moment."""
 
 _ReadKey = tuple[Resource[Any], str, str, float]
+
+
+class ViewUnavailable(Exception):
+    """The cluster cannot be read now for a review; the message tells why, and a retry can succeed."""
+
+
+class TooManyClaims(ViewUnavailable):
+    """The reviewed object names more claims than a review may read; the message says what to do. A retry is useless."""
 
 
 class ThinSet(PodCliqueSet, frozen=True):
@@ -279,48 +286,40 @@ def _parsed(parse: Callable[[str], T], data: dict[str, str], key: str) -> T | No
 
 
 class ReviewView:
-    """Implements `view.View` for one review; only one thread may use it."""
+    """Reads the cluster for one review; only one thread may use it. `cluster` is what all reviews share."""
 
     def __init__(self, cluster: ClusterView) -> None:
-        self._cluster = cluster
+        self.cluster = cluster
         self._until = cluster.clock() + REVIEW_SECONDS
         self._claims: set[tuple[Resource[Any], str]] = set()
         self._found: dict[_ReadKey, Any] = {}
         self._failed: dict[_ReadKey, str] = {}
 
-    @property
-    def grove_manages_domains(self) -> bool | None:
-        """Return whether the installed Grove operator writes ComputeDomains; None while that is unknown."""
-        return self._cluster.grove_manages_domains
-
-    @property
-    def capacity(self) -> DomainCapacity | None:
-        """Return the free nodes for ComputeDomains; None while they are unknown."""
-        return self._cluster.capacity
-
     def pod_clique_set(self, namespace: str, name: str, uid: str = "", *, again: bool = False) -> PodCliqueSet | None:
-        """Return a PodCliqueSet from the watch, or read it if it is large, has another uid, or `again` is set."""
-        observed = None if again else self._cluster.pod_clique_set(namespace, name)
+        """Return a PodCliqueSet from the watch; None if it does not exist.
+
+        It is read from the API server if the watch lacks it, it is large, has another uid, or `again` is set.
+
+        Raises:
+            ViewUnavailable: the API server does not answer.
+        """
+        observed = None if again else self.cluster.pod_clique_set(namespace, name)
         is_large = observed is not None and bool(observed.metadata.oversized)
         if observed is not None and uid in ("", observed.metadata.uid) and not is_large:
             return observed
         # An earlier read of a large set may be older than the watch.
         return self.object(SETS, namespace, name, 0.0 if again or is_large else SET_SECONDS)
 
-    def domains_of(self, pod_clique_set: PodCliqueSet) -> Sequence[ComputeDomain]:
-        """Return the ComputeDomains that a PodCliqueSet owns; raise ViewUnavailable until the watch has listed."""
-        return self._cluster.domains_of(pod_clique_set)
-
-    def compute_domain(self, namespace: str, name: str) -> ComputeDomain | None:
-        """Return a ComputeDomain, None if it does not exist; raise ViewUnavailable until the watch has listed."""
-        return self._cluster.compute_domain(namespace, name)
-
     def device_classes(self, namespace: str, *, strict: bool = False) -> DeviceClasses:
-        """Return a function from a pod's claim to its device classes, as View.device_classes describes."""
+        """Return a function that returns the device classes of a claim; use it for one review only.
+
+        It raises ViewUnavailable if the API server does not answer, TooManyClaims if it was called for too many claims.
+        A claim that does not exist has no classes, and also raises ViewUnavailable if `strict`.
+        """
 
         def classes(claim: PodClaim) -> Iterable[str]:
             template, name = claim.resource_claim_template_name, claim.resource_claim_name
-            if template and self._cluster.is_channel(namespace, template):
+            if template and self.cluster.is_channel(namespace, template):
                 return (CHANNEL_CLASS,)
             if template:
                 found = self._claim(CLAIM_TEMPLATES, namespace, template, strict=strict)
@@ -346,7 +345,13 @@ class ReviewView:
         return found
 
     def object(self, resource: Resource[T], namespace: str, name: str, seconds: float) -> T | None:
-        """Return an object at most `seconds` old. A review reads it once: a second call gets the same result."""
+        """Return an object at most `seconds` old; None if it does not exist.
+
+        A review reads it once: a second call gets the same result.
+
+        Raises:
+            ViewUnavailable: the API server does not answer.
+        """
         key = (resource, namespace, name, seconds)
         if key in self._failed:
             raise ViewUnavailable(self._failed[key])
@@ -360,10 +365,10 @@ class ReviewView:
         return found
 
     def _read(self, resource: Resource[T], namespace: str, name: str, seconds: float) -> T | None:
-        remembered = self._cluster.reads.remembered(resource, namespace, name, seconds)
+        remembered = self.cluster.reads.remembered(resource, namespace, name, seconds)
         if remembered is not None:
             return remembered
-        remaining = self._until - self._cluster.clock()
+        remaining = self._until - self.cluster.clock()
         if remaining <= 0.0:
             raise ViewUnavailable("the API server takes too long to show all claims")
-        return self._cluster.reads.get(resource, namespace, name, remaining)
+        return self.cluster.reads.get(resource, namespace, name, remaining)

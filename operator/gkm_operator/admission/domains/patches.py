@@ -3,7 +3,7 @@
 Pure; must never remove or replace an existing value.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gkm.api.mnnvl_metadata import DOMAIN_LABEL
@@ -32,6 +32,15 @@ def add_entries(at: str, values: Mapping[str, str], *, exists: bool) -> Iterator
             yield {"op": "add", "path": f"{at}/{escaped}", "value": value}
 
 
+def append_entries(at: str, entries: Sequence[Mapping[str, Any]], *, exists: bool) -> Iterator[Operation]:
+    """Yield the operations that append to a list, which is absent or null unless it `exists`."""
+    if entries and not exists:
+        yield {"op": "add", "path": at, "value": list(entries)}
+    elif entries:
+        for entry in entries:
+            yield {"op": "add", "path": f"{at}/-", "value": entry}
+
+
 def place(spec: ReviewedPodSpec, domain: str, at: str, settings: Network, label: str = DOMAIN_LABEL) -> list[Operation]:
     """Return the patch that adds a pod affinity to the pods with a ComputeDomain's label; empty if they have it.
 
@@ -53,9 +62,7 @@ def place(spec: ReviewedPodSpec, domain: str, at: str, settings: Network, label:
         return [_add(f"{at}/affinity", {"podAffinity": {name: [entry]}})]
     if pods is None:
         return [_add(f"{at}/affinity/podAffinity", {name: [entry]})]
-    if is_new:
-        return [_add(f"{at}/affinity/podAffinity/{name}", [entry])]
-    return [_add(f"{at}/affinity/podAffinity/{name}/-", entry)]
+    return list(append_entries(f"{at}/affinity/podAffinity/{name}", [entry], exists=not is_new))
 
 
 def _terms(pods: PodAffinity | None) -> list[AffinityTerm]:

@@ -6,10 +6,10 @@ from gkm.api.mnnvl_metadata import DOMAIN_LABEL
 from gkm.api.network_settings import Network
 from gkm.api.pod_specs import PodClaim
 
+from gkm_operator.admission.domains.cluster_view import ReviewView, ViewUnavailable
 from gkm_operator.admission.domains.patches import place
 from gkm_operator.admission.domains.requests import DomainRequest, ReviewedPod
-from gkm_operator.admission.domains.view import View, ViewUnavailable
-from gkm_operator.admission.review import ADMITTED, ReviewResponse
+from gkm_operator.admission.review import ADMITTED, ReviewResponse, warned
 from gkm_operator.mnnvl.gpu_requests import DeviceClasses, GPURequests
 from gkm_operator.mnnvl.injection import inject
 from gkm_operator.mnnvl.required import MAX_NAME_LENGTH
@@ -21,7 +21,7 @@ _NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9]
 class PodReview:
     """Adds the claim of the ComputeDomain that the pod's label names to containers that request GPUs."""
 
-    def __init__(self, view: View, settings: Network) -> None:
+    def __init__(self, view: ReviewView, settings: Network) -> None:
         self._view = view
         self._settings = settings
         self._gpus = GPURequests(settings)
@@ -33,26 +33,26 @@ class PodReview:
         if request.operation != "CREATE" or not name:
             return ADMITTED
         if len(name) > MAX_NAME_LENGTH or not _NAME.fullmatch(name):
-            return _warned(f"{DOMAIN_LABEL} is {name[:80]!r}, which no ComputeDomain can have as its name")
+            return warned(f"{DOMAIN_LABEL} is {name[:80]!r}, which no ComputeDomain can have as its name")
         unread: list[str] = []
         classes = tolerant(self._view.device_classes(request.namespace, strict=True), unread)
         if not self._gpus.any(pod.spec, classes):
-            return _warned(*unread)
+            return warned(*unread)
         template = self._template(request.namespace, name)
         if not template:
-            return _warned(
+            return warned(
                 f"no ComputeDomain {name} exists, and GKM does not create it: network.autoMNNVLEnabled is off"
             )
         injection = inject(pod.spec, template, "/spec", self._gpus, classes)
         if injection.skipped:
-            return _warned(f"the pod does not join ComputeDomain {name}: {injection.skipped}")
+            return warned(f"the pod does not join ComputeDomain {name}: {injection.skipped}")
         placed = place(pod.spec, name, "/spec", self._settings)
         return ReviewResponse(allowed=True, warnings=tuple(unread), patch=(*injection.operations, *placed))
 
     def _template(self, namespace: str, name: str) -> str:
         """Return the name of the claim template; "" if absent. GKM's templates have their domains' names."""
         try:
-            found = self._view.compute_domain(namespace, name)
+            found = self._view.cluster.compute_domain(namespace, name)
         except ViewUnavailable:
             return name
         if found is None:
@@ -72,7 +72,3 @@ def tolerant(classes: DeviceClasses, unread: list[str]) -> DeviceClasses:
             return ()
 
     return found
-
-
-def _warned(*warnings: str) -> ReviewResponse:
-    return ReviewResponse(allowed=True, warnings=warnings)

@@ -23,6 +23,12 @@ class ObjectInvalid(ValueError):
     """The object in an admission request cannot be decoded; the message names the faulty field."""
 
 
+class LabeledMetadata(Struct, frozen=True, gc=False):
+    """The labels of an object; None if it has no labels."""
+
+    labels: dict[str, str] | None = None
+
+
 class PatchedMetadata(MnnvlMetadata, frozen=True):
     """Metadata with facts for a patch: whether the object has any labels or annotations, decoded or not."""
 

@@ -22,12 +22,19 @@ from gkm_operator import metrics
 from gkm_operator.admission import review
 from gkm_operator.admission.domains import requests
 from gkm_operator.admission.domains.cliques import CliqueReview, ScalingGroupReview
-from gkm_operator.admission.domains.cluster_view import ClusterView, ReviewView
+from gkm_operator.admission.domains.cluster_view import ClusterView, ReviewView, TooManyClaims, ViewUnavailable
 from gkm_operator.admission.domains.pods import PodReview
 from gkm_operator.admission.domains.requests import DomainRequest, Envelope, ObjectInvalid
 from gkm_operator.admission.domains.sets import SetDefaults, SetValidation
-from gkm_operator.admission.domains.view import TooManyClaims, View, ViewUnavailable
-from gkm_operator.admission.review import ADMITTED, AdmissionRequest, ReviewBusy, ReviewResponse, encode
+from gkm_operator.admission.review import (
+    ADMITTED,
+    AdmissionRequest,
+    ReviewBusy,
+    ReviewResponse,
+    encode,
+    refused,
+    warned,
+)
 
 REVIEWED_BYTES = 16 << 20
 """Limit of bytes of all requests under review: three of the largest size, and smaller ones."""
@@ -100,7 +107,7 @@ class WorkloadReviewer(Generic[T]):
     group: str
     kind: str
     type: type[T]
-    decision: Callable[[View], Decision[T]]
+    decision: Callable[[ReviewView], Decision[T]]
     cluster: ClusterView
     budget: ByteBudget
     lenient: bool = False
@@ -163,11 +170,7 @@ class WorkloadReviewer(Generic[T]):
         )
 
     def _undecided(self, why: str) -> ReviewResponse:
-        return (
-            ReviewResponse(allowed=True, warnings=(why,))
-            if self.lenient
-            else ReviewResponse(allowed=False, message=why)
-        )
+        return (warned if self.lenient else refused)(why)
 
 
 def reviewers(view: ClusterView, settings: Network, budget: ByteBudget) -> Mapping[str, WorkloadReviewer[Any]]:

@@ -16,10 +16,10 @@ from gkm.api.mnnvl_metadata import AUTO_MNNVL
 from gkm.api.network_settings import Network
 from gkm.api.pod_specs import PodSpec
 
+from gkm_operator.admission.domains.cluster_view import ReviewView, TooManyClaims, ViewUnavailable
 from gkm_operator.admission.domains.patches import add_entries
 from gkm_operator.admission.domains.requests import DomainRequest, ReviewedSet
-from gkm_operator.admission.domains.view import TooManyClaims, View, ViewUnavailable
-from gkm_operator.admission.review import ADMITTED, ReviewResponse, refused
+from gkm_operator.admission.review import ADMITTED, ReviewResponse, refused, warned
 from gkm_operator.mnnvl import dialect
 from gkm_operator.mnnvl.gpu_requests import DeviceClasses, GPURequests
 from gkm_operator.mnnvl.injection import inject
@@ -34,7 +34,7 @@ _WHOLE = re.compile(r"[0-9]{1,6}", re.ASCII)
 class SetDefaults:
     """Adds `grove.io/auto-mnnvl: enabled` to new sets that request GPUs and have no annotation of either dialect."""
 
-    def __init__(self, view: View, settings: Network) -> None:
+    def __init__(self, view: ReviewView, settings: Network) -> None:
         self._view = view
         self._gpus = GPURequests(settings)
 
@@ -42,7 +42,7 @@ class SetDefaults:
         """Return the admission response for a PodCliqueSet; raise ViewUnavailable if a claim cannot be read."""
         found = request.object
         # Where Grove itself manages domains, its own webhook enrolls sets.
-        if found.metadata.terminating or self._view.grove_manages_domains:
+        if found.metadata.terminating or self._view.cluster.grove_manages_domains:
             return ADMITTED
         classes = self._view.device_classes(request.namespace)
         value = dialect.default_annotation(found, self._gpus, classes, operation=request.operation)
@@ -55,7 +55,7 @@ class SetDefaults:
 class SetValidation:
     """Refuses PodCliqueSets with invalid or changed annotations or too many domains; warns about other problems."""
 
-    def __init__(self, view: View, settings: Network) -> None:
+    def __init__(self, view: ReviewView, settings: Network) -> None:
         self._view = view
         self._settings = settings
         self._gpus = GPURequests(settings)
@@ -65,7 +65,7 @@ class SetValidation:
         new, old = request.object, request.old
         if new.metadata.terminating:
             return ADMITTED
-        enabled = self._settings.auto_mnnvl_enabled or bool(self._view.grove_manages_domains)
+        enabled = self._settings.auto_mnnvl_enabled or bool(self._view.cluster.grove_manages_domains)
         if old is None:
             problems = list(dialect.creation_problems(new, enabled=enabled))
         else:
@@ -75,19 +75,19 @@ class SetValidation:
         if not dialect.enrolls(new):
             decided = new.metadata.annotation(AUTO_MNNVL) is not None or dialect.names_groups(new)
             is_new = enabled and old is None and not decided
-            return ReviewResponse(allowed=True, warnings=tuple(dialect.unread_sharing(new)) if is_new else ())
+            return warned(*dialect.unread_sharing(new)) if is_new else ADMITTED
         try:
             return self._compare(new, old, self._view.device_classes(request.namespace))
         except ViewUnavailable as error:
             if old is None and isinstance(error, TooManyClaims):
                 raise  # its cliques would be refused later, for the same reason
-            return ReviewResponse(allowed=True, warnings=(f"GKM did not check what the ComputeDomains need: {error}",))
+            return warned(f"GKM did not check what the ComputeDomains need: {error}")
 
     def _compare(self, new: PodCliqueSet, old: PodCliqueSet | None, classes: DeviceClasses) -> ReviewResponse:
         problem = limit_problem(new, self._gpus, classes)
         if problem and not (old is not None and limit_problem(old, self._gpus, classes)):
-            return ReviewResponse(allowed=False, message=problem)
-        return ReviewResponse(allowed=True, warnings=tuple(self._warnings(new, old, classes)))
+            return refused(problem)
+        return warned(*self._warnings(new, old, classes))
 
     def _warnings(self, new: PodCliqueSet, old: PodCliqueSet | None, classes: DeviceClasses) -> Iterator[str]:
         yield from dialect.warnings(new, self._gpus, classes)
@@ -101,7 +101,7 @@ class SetValidation:
             spec = clique.spec.pod_spec
             if skipped := inject(spec, template, "", self._gpus, classes, everywhere=everywhere).skipped:
                 yield f"pods of clique {clique.name[:80]!r} join no ComputeDomain of GKM: {skipped}"
-        capacity = self._view.capacity
+        capacity = self._view.cluster.capacity
         if capacity is not None:
             before = needs(old, self._gpus, classes) if old is not None else []
             wanted = needs(new, self._gpus, classes)

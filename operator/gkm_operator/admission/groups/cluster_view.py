@@ -9,23 +9,25 @@ never create anything: a policy in the namespace of the dry runs refuses every o
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Protocol, TypeVar
 
 from gkm.api.task_group_rights import DRY_RUNS
+from gkm.api.task_group_settings import TaskGroups
 from gkm.hoststate.names import quoted
 from gkm.kube.api import Api
 from gkm.kube.discovery import Discovery, KindName
 from gkm.kube.errors import ApiError
 from gkm.kube.reflector import Reflector
 from gkm.kube.resources import Resource
+from gkm.templates.rendering.renderer import Renderer
 from gkm.templates.values import Json
 from msgspec import Struct
 
+from gkm_operator.admission.domains.cluster_view import ViewUnavailable
 from gkm_operator.admission.domains.requests import UserInfo
-from gkm_operator.admission.domains.view import ViewUnavailable
 from gkm_operator.admission.groups.objects import POOLS, TEMPLATES, ReviewedPool, ReviewedTemplate
-from gkm_operator.admission.groups.view import ObjectRefused
 
 T = TypeVar("T", ReviewedPool, ReviewedTemplate)
 
@@ -34,8 +36,36 @@ _MISSING = "FieldValueRequired"
 """The cause for a missing field in an API error (metav1.CauseType)."""
 
 
+class ObjectRefused(Exception):
+    """The API server would refuse an object; `incomplete`: the object lacks fields that another template may add."""
+
+    def __init__(self, message: str, *, incomplete: bool) -> None:
+        super().__init__(message)
+        self.incomplete = incomplete
+
+
+class ClusterChecks(Protocol):
+    """Checks that only the API server can make. Thread-safe."""
+
+    def served(self, value: Json) -> Resource[Json] | None:
+        """Return the resource of an object; None if its kind is not installed. Raise ViewUnavailable."""
+
+    def may_create(self, user: UserInfo, group: str, plural: str) -> bool:
+        """Return whether a user may create objects of a kind in all namespaces. Raise ViewUnavailable."""
+
+    def dry_run(self, resource: Resource[Json], value: Json) -> str:
+        """Ask the API server whether it would create an object; return why that could not be checked, "" if it could.
+
+        Raises:
+            ObjectRefused: the API server refuses it.
+        """
+
+
 class ObservedTemplates:
-    """Reads GroupTemplates and Pools (view.Templates), from watches; `pools_of` lists Pools with a request."""
+    """Reads GroupTemplates and Pools from watches. Thread-safe.
+
+    Every method raises ViewUnavailable if they cannot be read.
+    """
 
     def __init__(self, api: Api, reads: Api) -> None:
         """Create the watches. `reads` is an API client with short timeouts."""
@@ -97,7 +127,7 @@ ACCESS_REVIEWS: Resource[AccessReview] = Resource(
 class CheckingApi(Api, Protocol):
     """An API client that can check the creation of an object without storing it.
 
-    Gkm.kube.client.HttpApi implements it.
+    gkm.kube.client.HttpApi implements it.
     """
 
     def dry_run(self, resource: Resource[Any], value: Json) -> None:
@@ -105,7 +135,7 @@ class CheckingApi(Api, Protocol):
 
 
 class ApiChecks:
-    """Checks objects and rights with requests to the API server (view.ClusterChecks)."""
+    """Checks objects and rights with requests to the API server (ClusterChecks)."""
 
     def __init__(self, api: CheckingApi) -> None:
         """Keep the API client `api`, which has short timeouts."""
@@ -148,3 +178,13 @@ class ApiChecks:
 
     def _in_version(self, name: KindName, version: str) -> Resource[Json] | None:
         return next((each for each in self._discovery.served(name) if each.api_version == version), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Partners:
+    """The objects through which decisions about templates, pools and groups read the cluster. Thread-safe."""
+
+    templates: ObservedTemplates
+    cluster: ClusterChecks
+    renderer: Renderer
+    settings: TaskGroups

@@ -32,10 +32,11 @@ from gkm.templates.pools import PoolTemplate
 from gkm.templates.values import Json, TemplateInvalid
 from msgspec import Struct
 
+from gkm_operator.admission.domains.cluster_view import ReviewView
 from gkm_operator.admission.domains.patches import place
 from gkm_operator.admission.domains.pods import tolerant
-from gkm_operator.admission.domains.requests import DomainRequest, ReviewedPodSpec, UserInfo
-from gkm_operator.admission.domains.view import View
+from gkm_operator.admission.domains.requests import DomainRequest, LabeledMetadata, ReviewedPodSpec, UserInfo
+from gkm_operator.admission.groups.cluster_view import ObjectRefused, ObservedTemplates, Partners
 from gkm_operator.admission.groups.objects import (
     TASK_GROUPS,
     ReviewedGroup,
@@ -43,8 +44,7 @@ from gkm_operator.admission.groups.objects import (
     ReviewedPool,
     ReviewedTemplate,
 )
-from gkm_operator.admission.groups.view import ObjectRefused, Partners, Templates
-from gkm_operator.admission.review import ADMITTED, ReviewResponse, refused
+from gkm_operator.admission.review import ADMITTED, ReviewResponse, refused, warned
 from gkm_operator.mnnvl.gpu_requests import ContainerLocation, GPURequests
 from gkm_operator.mnnvl.injection import GROUP_CLAIM, ChannelClaim, inject_into
 
@@ -110,13 +110,13 @@ class TemplateReview:
             untried = f"it lacks fields, which other templates of its pools must add: {error}"
         if untried:
             warnings = (*warnings, f"the template was not checked against its schema: {untried}")
-        return ReviewResponse(allowed=True, warnings=warnings)
+        return warned(*warnings)
 
 
 class TemplateDeletion:
     """Refuses the deletion of a GroupTemplate that a Pool names."""
 
-    def __init__(self, templates: Templates) -> None:
+    def __init__(self, templates: ObservedTemplates) -> None:
         self._templates = templates
 
     def decide(self, request: DomainRequest[ReviewedIdentity]) -> ReviewResponse:
@@ -165,10 +165,10 @@ class PoolReview:
                 continue
             if untried:
                 warnings.append(f"{name} was not checked against its schema: {untried}")
-        return refused(*problems) if problems else ReviewResponse(allowed=True, warnings=tuple(warnings))
+        return refused(*problems) if problems else warned(*warnings)
 
 
-def templates_of(pool: ReviewedPool, templates: Templates) -> list[PoolTemplate]:
+def templates_of(pool: ReviewedPool, templates: ObservedTemplates) -> list[PoolTemplate]:
     """Return the GroupTemplates that a Pool names, in the Pool's order.
 
     Raises:
@@ -204,16 +204,10 @@ class TaskGroupReview:
         return ADMITTED
 
 
-class TaskPodMetadata(Struct, frozen=True):
-    """The labels of a pod; None if it has no labels."""
-
-    labels: dict[str, str] | None = None
-
-
 class ReviewedTaskPod(Struct, frozen=True):
     """A pod in an admission request, reduced to the fields that the review of TaskGroups' pods reads."""
 
-    metadata: TaskPodMetadata
+    metadata: LabeledMetadata
     spec: ReviewedPodSpec = ReviewedPodSpec()
 
     def label(self, key: str) -> str:
@@ -224,7 +218,7 @@ class ReviewedTaskPod(Struct, frozen=True):
 class TaskPodReview:
     """Adds the claim of a TaskGroup's ComputeDomain to its pods: to GPU containers, or to the named container."""
 
-    def __init__(self, view: View, settings: Network, *, planning: bool) -> None:
+    def __init__(self, view: ReviewView, settings: Network, *, planning: bool) -> None:
         """Create the decision; `planning` is whether the controllers plan TaskGroups."""
         self._view = view
         self._settings = settings
@@ -253,21 +247,17 @@ class TaskPodReview:
         container = pod.label(USER_CONTAINER_LABEL)
         locations = _named(pod, container) if container else self._gpus.containers(pod.spec, classes)
         if container and not locations:
-            return _warned(
+            return warned(
                 f"the pod has no container {quoted(container)}, so no container gets the claim {GROUP_CLAIM!r}"
             )
         if not locations:
-            return _warned(*unread)
+            return warned(*unread)
         injection = inject_into(locations, pod.spec, ChannelClaim(GROUP_CLAIM, template), "/spec", classes)
         if injection.skipped:
-            return _warned(f"the pod does not join the ComputeDomain of its TaskGroup: {injection.skipped}")
+            return warned(f"the pod does not join the ComputeDomain of its TaskGroup: {injection.skipped}")
         placed = place(pod.spec, pod.label(GROUP_LABEL), "/spec", self._settings, GROUP_LABEL)
         return ReviewResponse(allowed=True, warnings=tuple(unread), patch=(*injection.operations, *placed))
 
 
 def _named(pod: ReviewedTaskPod, name: str) -> list[ContainerLocation]:
     return [ContainerLocation(at, index) for at, index, each in pod.spec.each_container() if each.name == name]
-
-
-def _warned(*warnings: str) -> ReviewResponse:
-    return ReviewResponse(allowed=True, warnings=warnings)

@@ -12,10 +12,10 @@ from gkm.api.network_settings import Network
 from gkm.templates.values import RenderingUnavailable
 from msgspec import structs
 
-from gkm_operator.admission.domains.cluster_view import ClusterView
+from gkm_operator.admission.domains.cluster_view import ClusterView, ViewUnavailable
 from gkm_operator.admission.domains.requests import DomainRequest
 from gkm_operator.admission.domains.reviewer import ByteBudget, Decision, WorkloadReviewer
-from gkm_operator.admission.domains.view import ViewUnavailable
+from gkm_operator.admission.groups.cluster_view import Partners
 from gkm_operator.admission.groups.decisions import (
     PoolReview,
     ReviewedTaskPod,
@@ -25,7 +25,6 @@ from gkm_operator.admission.groups.decisions import (
     TemplateReview,
 )
 from gkm_operator.admission.groups.objects import ReviewedGroup, ReviewedIdentity, ReviewedPool, ReviewedTemplate
-from gkm_operator.admission.groups.view import Partners
 from gkm_operator.admission.review import ReviewBusy, ReviewResponse
 from gkm_operator.admission.singleflight import NotInTime, Overloaded, SingleFlight
 

@@ -6,7 +6,7 @@ The patch (RFC 6902) must never remove or replace anything.
 import posixpath
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 from gkm.api import pod_caches
@@ -21,15 +21,15 @@ from gkm.runtimes import BY_NAME, RUNTIMES, VLLM
 from gkm.runtimes.placement import beneath, beside, directory_of, environment, names_in
 from msgspec import Struct
 
-from gkm_operator.admission.domains.patches import add_entries
+from gkm_operator.admission.domains.patches import add_entries, append_entries
 from gkm_operator.admission.domains.requests import DomainRequest
 from gkm_operator.admission.pods import wishes
 from gkm_operator.admission.pods.image_volumes import Needs, NoImageVolume, choose, expressions
-from gkm_operator.admission.pods.members import ThinCache
+from gkm_operator.admission.pods.members import ObservedCaches, ThinCache
 from gkm_operator.admission.pods.node_affinity import EXISTS, affinity_operations
 from gkm_operator.admission.pods.objects import CacheContainer, CachePod, Volume, size
 from gkm_operator.admission.pods.wishes import Skipped, Wishes
-from gkm_operator.admission.review import ADMITTED, ReviewResponse
+from gkm_operator.admission.review import ADMITTED, ReviewResponse, warned
 from gkm_operator.mnnvl.gpu_requests import ContainerLocation, GPURequests
 from gkm_operator.mnnvl.injection import Operation
 
@@ -91,13 +91,15 @@ class Additions:
     def operations(self, pod: CachePod, *, required: bool) -> Iterator[Operation]:
         """Yield the patch operations on a pod; `required` makes the node expressions a requirement."""
         spec = pod.spec
-        yield from _appended("/spec/volumes", self.volumes, exists=spec.volumes is not None)
+        yield from append_entries("/spec/volumes", self.volumes, exists=spec.volumes is not None)
         for index, container in enumerate(pod.containers):
             at = f"/spec/containers/{index}"
             mounts, variables = self.mounts.get(index, []), self.environment.get(index, [])
-            yield from _appended(f"{at}/volumeMounts", mounts, exists=container.volume_mounts is not None)
-            yield from _appended(f"{at}/env", variables, exists=container.env is not None)
-        yield from _appended("/spec/imagePullSecrets", self.pull_secrets, exists=spec.image_pull_secrets is not None)
+            yield from append_entries(f"{at}/volumeMounts", mounts, exists=container.volume_mounts is not None)
+            yield from append_entries(f"{at}/env", variables, exists=container.env is not None)
+        yield from append_entries(
+            "/spec/imagePullSecrets", self.pull_secrets, exists=spec.image_pull_secrets is not None
+        )
         yield from affinity_operations(spec.affinity, self.nodes, required=required)
 
 
@@ -126,28 +128,6 @@ def _short(text: str) -> str:
     return text if len(text) <= _MAX_TEXT else text[: _MAX_TEXT - 1] + "…"
 
 
-def _appended(at: str, entries: Sequence[Mapping[str, Any]], *, exists: bool) -> Iterator[Operation]:
-    """Yield the operations that append to a list, which is absent or null unless it `exists`."""
-    if entries and not exists:
-        yield {"op": "add", "path": at, "value": list(entries)}
-    elif entries:
-        for entry in entries:
-            yield {"op": "add", "path": f"{at}/-", "value": entry}
-
-
-class Caches(Protocol):
-    """Returns facts about GKMCaches and ClusterGKMCaches from watches. Thread-safe, and never waits."""
-
-    def runtime(self, ref: CacheRef) -> str | None:
-        """Return the runtime of a cache, "" while it is unknown; None if the watch has not shown the cache."""
-
-    def members(self, ref: CacheRef) -> Sequence[ThinCache]:
-        """Return the caches that are members of a family in order of preference, a limited number."""
-
-    def default(self, namespace: str) -> str:
-        """Return the name of the default cache of a namespace; "" if the namespace has no default."""
-
-
 @dataclass(frozen=True, slots=True)
 class PodCacheReview:
     """Adds the caches that a pod's labels name, as volumes, mounts, variables and node affinity.
@@ -156,7 +136,7 @@ class PodCacheReview:
     that is not known.
     """
 
-    caches: Caches
+    caches: ObservedCaches
     settings: Network
     node_labels: bool
     delivery: Callable[[], Delivery | None] = lambda: "csi"
@@ -173,7 +153,7 @@ class PodCacheReview:
         text = encoded(report)
         if missing := missing_bytes(pod, text):
             why = f"its annotations leave {missing} bytes too few for {pod_caches.INJECTED}: shorten them"
-            return ReviewResponse(allowed=True, warnings=(f"gkm.io/cache: the pod gets no cache: {why}",))
+            return warned(f"gkm.io/cache: the pod gets no cache: {why}")
         operations = (*decision.additions.operations(pod, required=wish.required), *annotated(pod, text))
         warnings = tuple(f"gkm.io/cache: {each.what}: {each.why}" for each in report.skipped)
         return ReviewResponse(allowed=True, warnings=warnings, patch=operations)

@@ -11,7 +11,8 @@ from gkm.api.pod_specs import PodSpec
 from gkm.api.runs import GATE, RUN_LABEL
 from msgspec import Meta, Struct
 
-from gkm_operator.admission.domains.requests import DomainRequest
+from gkm_operator.admission.domains.patches import append_entries
+from gkm_operator.admission.domains.requests import DomainRequest, LabeledMetadata
 from gkm_operator.admission.pods.objects import MAX_ENTRIES, Affinity, NodeTerm
 from gkm_operator.admission.review import ADMITTED, ReviewResponse
 from gkm_operator.mnnvl.gpu_requests import GPURequests
@@ -46,16 +47,10 @@ def _names_nodes(term: NodeTerm) -> bool:
     return bool(term.match_fields) or any(each.key == _HOSTNAME for each in term.match_expressions or ())
 
 
-class GatedMetadata(Struct, frozen=True):
-    """The labels of a pod; None if it has no labels."""
-
-    labels: dict[str, str] | None = None
-
-
 class GatedPod(Struct, frozen=True):
     """A pod in an admission request, reduced to the fields that decide on its scheduling gate."""
 
-    metadata: GatedMetadata
+    metadata: LabeledMetadata
     spec: GatedSpec = GatedSpec()
 
 
@@ -74,9 +69,5 @@ class GateReview:
         gates = spec.scheduling_gates
         if any(gate.name == GATE for gate in gates or ()) or not (spec.claims or self._gpus.any(spec)):
             return ADMITTED
-        entry = {"name": GATE}
-        if gates is None:
-            return ReviewResponse(
-                allowed=True, patch=({"op": "add", "path": "/spec/schedulingGates", "value": [entry]},)
-            )
-        return ReviewResponse(allowed=True, patch=({"op": "add", "path": "/spec/schedulingGates/-", "value": entry},))
+        patch = append_entries("/spec/schedulingGates", [{"name": GATE}], exists=gates is not None)
+        return ReviewResponse(allowed=True, patch=tuple(patch))

@@ -8,16 +8,14 @@ it stays.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gkm_operator.admission.domains.patches import PREFERRED, REQUIRED
+from gkm_operator.admission.domains.patches import PREFERRED, REQUIRED, append_entries
 from gkm_operator.admission.pods.objects import Affinity, NodeAffinity, NodeTerm
 from gkm_operator.mnnvl.injection import Operation
 
 EXISTS = "Exists"
 WEIGHT = 10
 """Weight of the added preference, of 100: larger weights of the user take precedence."""
-_AT = "/spec/affinity"
-_Change = tuple[str, Any]
-"""A path below nodeAffinity, and the value to add there."""
+_AT, _NODES = "/spec/affinity", "/spec/affinity/nodeAffinity"
 
 
 def affinity_operations(
@@ -26,40 +24,33 @@ def affinity_operations(
     """Yield the patch operations on spec.affinity that make a pod prefer, or require, nodes with these labels."""
     nodes = affinity.node_affinity if affinity is not None else None
     if nodes is not None:
-        changes = (_required if required else _preferred)(nodes, expressions)
-        yield from ({"op": "add", "path": f"{_AT}/nodeAffinity{path}", "value": value} for path, value in changes)
+        yield from (_required if required else _preferred)(nodes, expressions)
     elif expressions:
         made = {REQUIRED: _selector(expressions)} if required else {PREFERRED: _entries(expressions)}
         if affinity is None:
             yield {"op": "add", "path": _AT, "value": {"nodeAffinity": made}}
         else:
-            yield {"op": "add", "path": f"{_AT}/nodeAffinity", "value": made}
+            yield {"op": "add", "path": _NODES, "value": made}
 
 
-def _preferred(nodes: NodeAffinity, expressions: Sequence[Mapping[str, Any]]) -> Iterator[_Change]:
+def _preferred(nodes: NodeAffinity, expressions: Sequence[Mapping[str, Any]]) -> Iterator[Operation]:
     present = {key for each in nodes.preferred or () for key in _keys(each.preference)}
     entries = _entries([each for each in expressions if each["key"] not in present])
-    if entries and nodes.preferred is None:
-        yield f"/{PREFERRED}", entries
-    else:
-        yield from ((f"/{PREFERRED}/-", entry) for entry in entries)
+    return append_entries(f"{_NODES}/{PREFERRED}", entries, exists=nodes.preferred is not None)
 
 
-def _required(nodes: NodeAffinity, expressions: Sequence[Mapping[str, Any]]) -> Iterator[_Change]:
+def _required(nodes: NodeAffinity, expressions: Sequence[Mapping[str, Any]]) -> Iterator[Operation]:
     if nodes.required is None:
         if expressions:
-            yield f"/{REQUIRED}", _selector(expressions)
+            yield {"op": "add", "path": f"{_NODES}/{REQUIRED}", "value": _selector(expressions)}
         return
     for index, term in enumerate(nodes.required.node_selector_terms or ()):
         if term.empty:
             continue
         present = set(_keys(term))
         missing = [each for each in expressions if each["operator"] != EXISTS or each["key"] not in present]
-        at = f"/{REQUIRED}/nodeSelectorTerms/{index}/matchExpressions"
-        if missing and term.match_expressions is None:
-            yield at, missing
-        else:
-            yield from ((f"{at}/-", each) for each in missing)
+        at = f"{_NODES}/{REQUIRED}/nodeSelectorTerms/{index}/matchExpressions"
+        yield from append_entries(at, missing, exists=term.match_expressions is not None)
 
 
 def _selector(expressions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

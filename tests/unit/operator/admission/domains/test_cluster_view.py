@@ -22,8 +22,9 @@ from gkm_operator.admission.domains.cluster_view import (
     SingleReads,
     ThinDomain,
     ThinSet,
+    TooManyClaims,
+    ViewUnavailable,
 )
-from gkm_operator.admission.domains.view import TooManyClaims, ViewUnavailable
 from gkm_operator.mnnvl.required import SetDomainKey, domain_of, required_domains
 from support.grove.objects import (
     NAMESPACE,

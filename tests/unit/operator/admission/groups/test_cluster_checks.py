@@ -5,10 +5,9 @@ from typing import Any
 import pytest
 from gkm.kube.errors import ApiError, from_body
 from gkm.kube.resources import CONFIGMAPS, Resource
+from gkm_operator.admission.domains.cluster_view import ViewUnavailable
 from gkm_operator.admission.domains.requests import UserInfo
-from gkm_operator.admission.domains.view import ViewUnavailable
-from gkm_operator.admission.groups.cluster_view import ApiChecks
-from gkm_operator.admission.groups.view import ObjectRefused
+from gkm_operator.admission.groups.cluster_view import ApiChecks, ObjectRefused
 from support.grove.tables import table
 from support.kube.fake_api import FakeApi
 from support.operator.group_templates import Json, config_map

@@ -11,8 +11,8 @@ import pytest
 from gkm.api.task_group_settings import TaskGroups
 from gkm.templates.rendering.process import RenderingProcess
 from gkm.templates.values import RenderingUnavailable
+from gkm_operator.admission.domains.cluster_view import ViewUnavailable
 from gkm_operator.admission.domains.requests import DomainRequest, UserInfo
-from gkm_operator.admission.domains.view import ViewUnavailable
 from gkm_operator.admission.groups.objects import ClusterWideMetadata, ReviewedIdentity
 from gkm_operator.admission.groups.reviewer import InTime
 from gkm_operator.admission.review import ADMITTED, ReviewBusy, ReviewResponse

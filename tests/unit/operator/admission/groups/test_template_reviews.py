@@ -6,8 +6,8 @@ from gkm.api.task_groups import MAX_TEMPLATE_BYTES, MAX_TEMPLATES
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import Resource
 from gkm.templates.rendering.process import RenderingProcess
+from gkm_operator.admission.groups.cluster_view import Partners
 from gkm_operator.admission.groups.decisions import DRY_RUN_SECONDS, PoolReview
-from gkm_operator.admission.groups.view import Partners
 from support.grove.tables import table
 from support.operator.group_templates import (
     DOMAIN,

@@ -6,7 +6,7 @@ from gkm.api.runs import GATE, RUN_LABEL
 from gkm.api.topology_settings import Packing
 from gkm_operator.admission.domains.cluster_view import ClusterView
 from gkm_operator.admission.domains.reviewer import ByteBudget
-from gkm_operator.admission.pods.reviewer import GATES_PATH, gate_reviewers
+from gkm_operator.admission.workloads import GATES_PATH, gate_reviewers
 from support.grove.objects import Json
 from support.kube.fake_api import FakeApi
 from support.operator.pod_caches import GPU, KIND, a_pod
