@@ -29,9 +29,15 @@ from gkm.topology.nodes import FABRIC_HEALTHY, Node, NodeCondition
 from gkm.topology.trees.names import hypernode_name
 
 from gkm_operator import metrics
-from gkm_operator.fabric.conditions import ReportedFabric, wanted_condition
-from gkm_operator.fabric.domains import DomainIndex, domain_condition
-from gkm_operator.fabric.taints import effects_of, wanted_effects, with_effects
+from gkm_operator.fabric.conditions import (
+    DomainIndex,
+    ReportedFabric,
+    domain_condition,
+    effects_of,
+    wanted_condition,
+    wanted_effects,
+    with_effects,
+)
 from gkm_operator.nodes import NODES
 
 T = TypeVar("T")

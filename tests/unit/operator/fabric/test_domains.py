@@ -8,9 +8,8 @@ from gkm.api.fabrics import NodeFabricStatus
 from gkm.kube import decoding
 from gkm.topology.nodes import FABRIC_HEALTHY, NodeCondition
 from gkm_agent.fabric.objects import last_domain
-from gkm_operator.fabric.conditions import ReportedFabric
+from gkm_operator.fabric.conditions import DomainIndex, ReportedFabric, domain_condition
 from gkm_operator.fabric.controller import FABRICS
-from gkm_operator.fabric.domains import DomainIndex, domain_condition
 
 RACK, OTHER = "aaaaaaaa-0000-0000-0000-000000000001.1", "aaaaaaaa-0000-0000-0000-000000000002.1"
 

@@ -4,7 +4,7 @@ import pytest
 from gkm.api.fabric_settings import Fabric
 from gkm.kube.resources import Json
 from gkm.topology.nodes import FABRIC_HEALTHY, NodeCondition, Taint
-from gkm_operator.fabric.taints import TAINT, effects_of, wanted_effects, with_effects
+from gkm_operator.fabric.conditions import TAINT, effects_of, wanted_effects, with_effects
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import ValidationError, convert
