@@ -40,10 +40,6 @@ SETTLE_SECONDS = 1.0
 """Seconds between a change and the next pass: nodes announce several captures in a moment."""
 
 
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
-
-
 class CapturesController(Controller):
     """Makes caches from captures (images made from pods' compiled kernels). Without `capture.registry` it does nothing.
 
@@ -58,7 +54,7 @@ class CapturesController(Controller):
         *,
         instance: str = "",
         informers: Informers | None = None,
-        now: Callable[[], datetime] = _utc_now,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
         clock: Clock = time.monotonic,
         backoff: Backoff = BACKOFF,
         settle: float = SETTLE_SECONDS,
@@ -83,7 +79,7 @@ class CapturesController(Controller):
                 reports.subscribe(self.observed.report_changed)
         recorder = Recorder(api, "gkm.io/captures", instance or FIELD_MANAGER)
         writer = CaptureWriter(api, recorder, self._registry)
-        self._trials = Trials(FailedPods(api), clock, self._judged_anew)
+        self._trials = Trials(FailedPods(api), clock, lambda key: self.refresh(key))  # noqa: PLW0108 -- set later
         self.reconciler = CapturesReconciler(
             self.observed,
             images,
@@ -138,9 +134,6 @@ class CapturesController(Controller):
         for key, value in new.items():
             if old.get(key) != value:
                 self.refresh(key)
-
-    def _judged_anew(self, key: CacheKey) -> None:
-        self.refresh(key)
 
     def _enqueue(self, namespace: str) -> None:
         if self._working:

@@ -21,7 +21,7 @@ class ObservedCaptures:
         self._by_digest: Index[str, Cache] = Index(digests_named, key_of)
         self._by_namespace: Index[str, Cache] = Index(self._namespaces_of_cache, key_of)
         self._by_family: Index[CacheKey, Cache] = Index(_families_of, key_of)
-        self._caches: dict[CacheKey, Cache] = {}
+        self._caches: Index[CacheKey, Cache] = Index(lambda cache: (key_of(cache),), key_of)
         self._known: set[str] = set()
         self._lock = Lock()
 
@@ -35,15 +35,8 @@ class ObservedCaptures:
 
     def cache_changed(self, old: Cache | None, new: Cache | None) -> None:
         """Update the indexes after a change of a cache object: None before its creation and after its deletion."""
-        self._by_digest.change(old, new)
-        self._by_namespace.change(old, new)
-        self._by_family.change(old, new)
-        with self._lock:
-            for cache in (old, new):
-                if cache is not None:
-                    self._caches.pop(key_of(cache), None)
-            if new is not None:
-                self._caches[key_of(new)] = new
+        for index in (self._by_digest, self._by_namespace, self._by_family, self._caches):
+            index.change(old, new)
         affected = {name for cache in (old, new) if cache is not None for name in self._namespaces_of_cache(cache)}
         self._notify(affected)
 
@@ -79,8 +72,7 @@ class ObservedCaptures:
 
     def get(self, key: CacheKey) -> Cache | None:
         """Return a cache object as the watch last showed it; None if it does not exist."""
-        with self._lock:
-            return self._caches.get(key)
+        return next(iter(self._caches.get(key)), None)
 
     def is_unchanged(self, cache: CapturedCache) -> bool:
         """Return whether the watch still shows this captured cache without a change."""

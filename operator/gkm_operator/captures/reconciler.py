@@ -342,7 +342,9 @@ class CapturesReconciler:
             self._attempts.begin(node)
             try:
                 self._check_name(announced, cluster=cluster)
-                if announced.family and not self._is_needed(announced, cluster=cluster):
+                if announced.family and not self._fits(
+                    announced, self._registered(announced, cluster=cluster), cluster=cluster
+                ):
                     # No refusal: it was a generation, or waits for its node to pack it again on top of one.
                     self._attempts.failed(namespace, key, GKMError(Reason.NOT_REQUIRED, "it is no next generation"))
                     continue
@@ -375,9 +377,6 @@ class CapturesReconciler:
         others = self._observed.numbers_of_users(self._family(proven)) if proven.family else []
         generation = next_generation(proven, registered, others) if proven.family else None
         self._writer.register(proven, generation, cluster=cluster)
-
-    def _is_needed(self, announced: Announcement, *, cluster: bool) -> bool:
-        return self._fits(announced, self._registered(announced, cluster=cluster), cluster=cluster)
 
     def _registered(self, announced: Announcement, *, cluster: bool) -> Sequence[CapturedCache]:
         if announced.family:

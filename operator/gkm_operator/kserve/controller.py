@@ -30,13 +30,14 @@ from gkm.kube.workqueue import Retry, WorkQueue
 from msgspec import structs, to_builtins
 
 from gkm_operator import metrics
-from gkm_operator.kserve.status import kernel_cache_status, own_conditions
 from gkm_operator.kserve.translation import (
     Obstacle,
     Obstructed,
     cache_object,
     is_of_kernel_cache,
     is_owned,
+    kernel_cache_status,
+    own_conditions,
     selector_patch,
 )
 

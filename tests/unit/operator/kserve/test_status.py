@@ -5,8 +5,7 @@ import pytest
 from gkm.api.caches import CacheSpec, CacheStatus, GKMCache
 from gkm.api.kernel_caches import KernelCache, KernelCacheNodeGroup, KernelCacheStatus
 from gkm.api.meta import Condition, ObjectMeta
-from gkm_operator.kserve.status import kernel_cache_status, own_conditions
-from gkm_operator.kserve.translation import Obstacle, Obstructed
+from gkm_operator.kserve.translation import Obstacle, Obstructed, kernel_cache_status, own_conditions
 from msgspec import structs
 from support.operator.kernel_caches import IMAGE, kernel_cache, node_group
 
