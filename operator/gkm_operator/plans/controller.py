@@ -22,9 +22,8 @@ from gkm_operator.nodes import NODES
 from gkm_operator.plans.planner import Planner
 from gkm_operator.plans.planning.fragmentation_metrics import FragmentationMetrics
 from gkm_operator.plans.reconciler import RunReconciler
-from gkm_operator.plans.state.followed import PodsReports, no_reports
 from gkm_operator.plans.state.node_loss import GracePeriod
-from gkm_operator.plans.state.objects import PlanIndex
+from gkm_operator.plans.state.objects import PlanIndex, PodsReports, no_reports
 from gkm_operator.plans.state.watcher import ClusterWatcher, PodsUnread, TopologyUnread
 from gkm_operator.plans.write.flavors import FlavorCounts
 from gkm_operator.plans.write.writer import FIELD_MANAGER, PlanWriter

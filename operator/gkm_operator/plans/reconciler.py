@@ -20,10 +20,9 @@ from gkm_operator.plans.planning.assessment import PlanningResult, ReplanLimit, 
 from gkm_operator.plans.planning.drift import DriftTracker, outside
 from gkm_operator.plans.planning.fragmentation_metrics import FragmentationMetrics
 from gkm_operator.plans.planning.namespace_share import NamespaceShare
-from gkm_operator.plans.state.followed import PodsReports, no_reports
 from gkm_operator.plans.state.free_capacity import FreeCapacity
 from gkm_operator.plans.state.node_loss import GracePeriod
-from gkm_operator.plans.state.objects import PlanRecord
+from gkm_operator.plans.state.objects import PlanRecord, PodsReports, no_reports
 from gkm_operator.plans.state.snapshot import ClusterSnapshot, double_allocations
 from gkm_operator.plans.write import status
 from gkm_operator.plans.write.writer import PlanWriter, SendResult, StatusThrottle

@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
 from http import HTTPStatus
-from typing import Protocol
 
 from gkm.api.features import Feature, install
 from gkm.api.topology_settings import Packing
@@ -20,16 +19,16 @@ from gkm.hoststate.pacing import Backoff
 from gkm.kube.api import Api, Object
 from gkm.kube.controller import Controller
 from gkm.kube.errors import ApiError
+from gkm.kube.index import Index
 from gkm.kube.informers import Informers
-from gkm.kube.reflector import OnChange
 from gkm.kube.workqueue import Retry, WorkQueue
 
 from gkm_operator import metrics
 from gkm_operator.nodes import NODES
 from gkm_operator.plans.gates.decisions import GateDecision, GateRules, Lift, decide
-from gkm_operator.plans.gates.pods import RunPodIndex
-from gkm_operator.plans.state.followed import PodsReport
-from gkm_operator.plans.state.objects import PlanRecord, RunKey, WatchedPlan, WatchedRun
+from gkm_operator.plans.gates.slots import PlacedPod
+from gkm_operator.plans.state.objects import PodsReport, RunKey, WatchedPlan, WatchedRun
+from gkm_operator.plans.state.watcher import ClusterWatcher
 from gkm_operator.pods import HOSTNAME, PODS, WatchedPod, is_of_run
 
 _LOG = logging.getLogger(__name__)
@@ -40,27 +39,46 @@ REQUESTS = 4
 CALM_SECONDS = 0.2
 """Seconds between a change and the next pass, because the pods of a workload are created together."""
 BACKOFF = Backoff(0.5, 60.0)
-_MAX_REPORTS = 65_536
+_MAX_REPORTS = _MAX_SENT = 65_536
 
 
-class RunsView(Protocol):
-    """Returns watched Runs and PlacementPlans. Thread-safe."""
+class RunPodIndex:
+    """Indexes pods by Run. A node that was sent for a pod is remembered until the watch shows the pod without its gate.
 
-    @property
-    def listed(self) -> bool:
-        """Return whether the watches of Runs, PlacementPlans and Nodes have complete lists."""
+    Without this memory, a pod that comes between a request and its change in the watch could get the same place.
+    """
 
-    def is_unreadable(self, run: RunKey) -> bool:
-        """Return whether a Run exists but cannot be decoded."""
+    def __init__(self) -> None:
+        self._pods: Index[RunKey, WatchedPod] = Index(lambda pod: (_run(pod),), lambda pod: pod.metadata.name)
+        self._sent: LRUCache[str, tuple[str, str]] = LRUCache(_MAX_SENT)
 
-    def run(self, key: RunKey) -> WatchedRun | None:
-        """Return a Run that is not being deleted; None if the watch has no such Run."""
+    def change(self, old: WatchedPod | None, new: WatchedPod | None) -> set[RunKey]:
+        """Update the index after a change of a pod; return the Runs that it concerns."""
+        self._pods.change(old, new)
+        return {_run(pod) for pod in (old, new) if pod is not None}
 
-    def plan(self, run: WatchedRun) -> PlanRecord | None:
-        """Return the newest stored plan of a Run, None if absent."""
+    def of(self, run: RunKey, plan: str, node_of: Callable[[str], str]) -> list[PlacedPod]:
+        """Return the pods of a Run; `node_of` returns the node with a value of the label kubernetes.io/hostname.
 
-    def subscribe(self, run_changed: OnChange[WatchedRun], plan_changed: OnChange[WatchedPlan]) -> None:
-        """Subscribe to changes of Runs and plans; the callbacks first get the existing Runs and plans."""
+        A place of another plan does not count: if it was written all the same, the next request is a conflict.
+        """
+        return [self._placed(pod, plan, node_of) for pod in self._pods.get(run)]
+
+    def send(self, uid: str, plan: str, node: str) -> None:
+        """Remember the planned node of a pod before the request that sets it; "" after the request failed."""
+        self._sent.put(uid, (plan, node))
+
+    def _placed(self, pod: WatchedPod, plan: str, node_of: Callable[[str], str]) -> PlacedPod:
+        if (facts := pod.of_run) is None:
+            raise AssertionError("a pod that belongs to no run was selected")
+        sent_for, sent = self._sent.get(facts.uid) or ("", "")
+        written = node_of(facts.hostname) if facts.hostname else ""
+        node = pod.node or written or (sent if facts.gated and sent_for == plan else "")
+        return PlacedPod(pod.metadata.name, facts, node, bool(pod.node))
+
+
+def _run(pod: WatchedPod) -> RunKey:
+    return RunKey(pod.metadata.namespace, pod.metadata.run)
 
 
 class GatesController(Controller):
@@ -75,7 +93,7 @@ class GatesController(Controller):
         self._reports: LRUCache[RunKey, PodsReport] = LRUCache(_MAX_REPORTS)
         self._nodes = informers.of(NODES)
         self._selected = informers.select(PODS, self._pod_changed, wants=is_of_run)
-        self._runs: RunsView | None = None
+        self._runs: ClusterWatcher | None = None
         self._reported: Callable[[], None] = lambda: None
         observe = metrics.reconcile_recorder(NAME)
         self.queue: WorkQueue[RunKey] = WorkQueue(
@@ -87,7 +105,7 @@ class GatesController(Controller):
         """Return whether the pods of a Run are on their planned nodes, None if it has no pods."""
         return self._reports.get(run)
 
-    def follow(self, runs: RunsView, reported: Callable[[], None]) -> None:
+    def follow(self, runs: ClusterWatcher, reported: Callable[[], None]) -> None:
         """Use the Runs and plans that another controller watches; `reported` is called after each new report."""
         self._runs, self._reported = runs, reported
 

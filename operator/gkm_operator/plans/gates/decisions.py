@@ -9,8 +9,7 @@ from gkm.api.meta import utc_time
 from gkm.api.runs import RunPods
 
 from gkm_operator.plans.gates.slots import Assignment, PlacedPod, PlanSlots, assign
-from gkm_operator.plans.state.followed import FollowReason, PodsReport
-from gkm_operator.plans.state.objects import REPLAN_ANNOTATION, PlanRecord
+from gkm_operator.plans.state.objects import REPLAN_ANNOTATION, FollowReason, PlanRecord, PodsReport
 
 LOOK_SECONDS = 30.0
 """Maximum seconds between two looks at a pod without a planned node."""

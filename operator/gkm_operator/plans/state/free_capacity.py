@@ -5,18 +5,20 @@ FreeCapacity serves one reconcile pass, and accounts for the plans that the pass
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gkm.hoststate.lru import LRUCache
+from gkm.kube.resources import CLAIMS
 from gkm.packing.usable_nodes import UsableNodes, usable_nodes, version
 from gkm.packing.values import Location, Node, Share
+from gkm.topology.claims import ResourceClaim, gpus_by_holder
 from gkm.topology.eligibility import NodeDemand, PodDemand, load_of
 from gkm.topology.pods import NodeLoad
 from gkm.topology.survey import TopologySurvey
-from gkm.topology.usage import Usage, added, with_loads
+from gkm.topology.usage import Usage, added, with_claims, with_loads
 
 from gkm_operator.plans.state.objects import RunKey
 from gkm_operator.pods import WatchedPod
@@ -326,3 +328,42 @@ def _in_racks(retained: Sequence[Node], survey: TopologySurvey) -> Iterator[Node
     for node in retained:
         found = racks.get(node.place, {"/".join(node.place)})
         yield replace(node, rack=min(found) if len(found) == 1 else "")
+
+
+CLAIMED = CLAIMS.of(ResourceClaim)
+
+
+class _Holder(NamedTuple):
+    """A run, and whether its pod is being deleted."""
+
+    run: RunKey
+    terminating: bool
+
+
+def with_claimed_gpus(
+    usage: PodUsage, claims: Iterable[ResourceClaim], pod: Callable[[str, str], WatchedPod | None]
+) -> PodUsage:
+    """Return the GPU usage of pods plus the GPUs of ResourceClaims; `pod` returns a pod by name and namespace."""
+
+    def holder(namespace: str, name: str) -> _Holder | None:
+        found = pod(name, namespace)
+        if found is None or not found.metadata.run:
+            return None
+        return _Holder(RunKey(namespace, found.metadata.run), found.metadata.terminating)
+
+    held = gpus_by_holder(claims, holder)
+    if not held:
+        return usage
+    runs, terminating = ({run: dict(gpus) for run, gpus in sums.items()} for sums in (usage.runs, usage.terminating))
+    for one, gpus in held.items():
+        if one is not None:
+            _add_all(runs, one.run, gpus)
+            if one.terminating:
+                _add_all(terminating, one.run, gpus)
+    return PodUsage(with_claims(usage.usage, held.values()), runs, terminating)
+
+
+def _add_all(sums: dict[RunKey, dict[str, int]], run: RunKey, gpus: Mapping[str, int]) -> None:
+    own = sums.setdefault(run, {})
+    for node, count in gpus.items():
+        own[node] = own.get(node, 0) + count

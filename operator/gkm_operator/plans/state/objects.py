@@ -5,19 +5,20 @@ Plans are those that the watch shows, and those that this process created and th
 
 import hashlib
 import logging
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from enum import StrEnum
 from threading import Lock
 from typing import NamedTuple
 
 import msgspec
 from gkm.api.meta import API_VERSION, GROUP, TRUE
 from gkm.api.plans import STARTED, PlanSpec, PlanStatus
-from gkm.api.runs import RunSpec, RunStatus
+from gkm.api.runs import RunPods, RunSpec, RunStatus
 from gkm.hoststate.logs import fields
 from gkm.kube.api import Key
+from gkm.kube.index import Index
 from gkm.kube.memory import MAX_HELD_BYTES
 from gkm.kube.resources import Resource
 from gkm.packing.conversion import PlanUnreadable, groups_of
@@ -243,7 +244,7 @@ class PlanIndex:
     def __init__(self) -> None:
         self._shown: dict[Key, tuple[WatchedPlan, PlanRecord | None]] = {}
         self._unconfirmed: dict[Key, PlanRecord] = {}
-        self._stored: defaultdict[RunKey, dict[Key, PlanRecord]] = defaultdict(dict)
+        self._stored: Index[RunKey, PlanRecord] = Index(lambda plan: (plan.run,), lambda plan: plan.key)
         self._lock = Lock()
 
     def change(self, old: WatchedPlan | None, new: WatchedPlan | None) -> None:
@@ -252,27 +253,16 @@ class PlanIndex:
         if plan is None:
             return
         key = (plan.metadata.namespace, plan.metadata.name)
-        record = None if new is None else self._record(key, new)
+        with self._lock:
+            before, earlier = self._shown.get(key, (None, None))
+        record = None if new is None else _record(before, earlier, new)
         with self._lock:
             self._unconfirmed.pop(key, None)
-            run = RunKey(key[0], plan.spec.run)
-            self._stored[run].pop(key, None)
             if new is None:
                 self._shown.pop(key, None)
             else:
                 self._shown[key] = new, record
-            if record is not None:
-                self._stored[run][key] = record
-            if not self._stored[run]:
-                del self._stored[run]
-
-    def _record(self, key: Key, new: WatchedPlan) -> PlanRecord | None:
-        """Return the record of a plan; if only its status changed, its groups are not parsed again."""
-        with self._lock:
-            before, record = self._shown.get(key, (None, None))
-        if before is None or record is None or not before.is_equal_but_status(new):
-            return parse_plan(new)
-        return replace(record, version=new.metadata.resource_version, status=new.status)
+            self._stored.change(earlier, record)
 
     def add_unconfirmed(self, plan: PlanRecord) -> None:
         """Add a plan before the request that creates it, so that its GPUs are reserved."""
@@ -300,8 +290,7 @@ class PlanIndex:
 
     def newest_stored(self, run: RunKey, owner: str) -> PlanRecord | None:
         """Return the newest plan of the Run with this uid that the watch shows, None if it shows no plan."""
-        with self._lock:
-            own = [plan for plan in self._stored.get(run, {}).values() if plan.owner == owner]
+        own = [plan for plan in self._stored.get(run) if plan.owner == owner]
         return max(own, key=lambda plan: plan.number, default=None)
 
     def last_number(self, run: RunKey) -> int:
@@ -311,3 +300,36 @@ class PlanIndex:
             names = [name for namespace, name in (*self._shown, *self._unconfirmed) if namespace == run.namespace]
         numbers = (name.removeprefix(prefix) for name in names if name.startswith(prefix))
         return max((int(text) for text in numbers if text.isascii() and text.isdigit()), default=0)
+
+
+def _record(before: WatchedPlan | None, record: PlanRecord | None, new: WatchedPlan) -> PlanRecord | None:
+    """Return the record of a plan; if only its status changed, its groups are not parsed again."""
+    if before is None or record is None or not before.is_equal_but_status(new):
+        return parse_plan(new)
+    return replace(record, version=new.metadata.resource_version, status=new.status)
+
+
+class FollowReason(StrEnum):
+    """Reasons of the condition Followed of a Run (docs/reference/reasons.md)."""
+
+    FOLLOWED = "PodsWherePlanned"
+    WAITING = "PodsWaiting"
+    UNSCHEDULABLE = "PodsUnschedulable"
+    DIVERGED = "PodsDiverged"
+
+
+class PodsReport(NamedTuple):
+    """Numbers of a Run's pods by state, and the reason and message of its condition Followed."""
+
+    counts: RunPods
+    reason: FollowReason
+    message: str
+
+
+PodsReports = Callable[[RunKey], PodsReport | None]
+"""Returns the report about a run's pods, None if it has no pods."""
+
+
+def no_reports(_run: RunKey) -> PodsReport | None:
+    """Return no report, because pods have no gates."""
+    return None

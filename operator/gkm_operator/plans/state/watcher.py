@@ -22,8 +22,7 @@ from gkm.topology.trees.merge import Named
 
 from gkm_operator import metrics
 from gkm_operator.nodes import NODES
-from gkm_operator.plans.state.claimed_gpus import CLAIMED, with_claimed_gpus
-from gkm_operator.plans.state.free_capacity import PodUsageIndex
+from gkm_operator.plans.state.free_capacity import CLAIMED, PodUsageIndex, with_claimed_gpus
 from gkm_operator.plans.state.node_loss import NodeIndex
 from gkm_operator.plans.state.objects import PLANS, RUNS, PlanIndex, PlanRecord, RunKey, WatchedPlan, WatchedRun
 from gkm_operator.plans.state.snapshot import ClusterSnapshot
@@ -77,7 +76,7 @@ class ClusterWatcher:
         self._surveys_nodes = False
         self._pods = informers.select(PODS, self._pod_changed, wants=occupies_node)
         self._api = api
-        self._claims = Reflector(api, CLAIMED, self._claim_changed, retain=_holds_gpus)
+        self._claims = Reflector(api, CLAIMED, self._claim_changed, retain=lambda claim: bool(claim.held))
         self._claims_asked = -_CLAIMS_AGAIN_SECONDS
         self._watches = WatchSet()
 
@@ -233,10 +232,6 @@ class ClusterWatcher:
         if old is not None and new is not None and (old.node, old.load) == (new.node, new.load):
             return False
         return any((node := self._nodes.get(name)) is not None and node.gpus is not None for name in nodes)
-
-
-def _holds_gpus(claim: ResourceClaim) -> bool:
-    return bool(claim.held)
 
 
 def _request_of(run: WatchedRun) -> object:

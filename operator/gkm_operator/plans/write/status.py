@@ -16,8 +16,7 @@ from gkm.kube.events import EventBody
 from gkm_operator.plans.planning.assessment import PlanningResult
 from gkm_operator.plans.planning.drift import DriftReason, drift_message
 from gkm_operator.plans.planning.refusals import CONDITION, PlanReason
-from gkm_operator.plans.state.followed import FollowReason, PodsReport
-from gkm_operator.plans.state.objects import REPLAN_ANNOTATION, PlanRecord, WatchedRun
+from gkm_operator.plans.state.objects import REPLAN_ANNOTATION, FollowReason, PlanRecord, PodsReport, WatchedRun
 
 LIVE = "Live"
 DRIFT = "Drift"

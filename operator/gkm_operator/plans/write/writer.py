@@ -23,8 +23,7 @@ from gkm.kube.events import EventBody, Recorder, Regarding
 from gkm_operator.plans.planning.assessment import PlanningResult, RunAssessment
 from gkm_operator.plans.planning.draft import PlanDraft
 from gkm_operator.plans.planning.refusals import CONDITION
-from gkm_operator.plans.state.followed import PodsReports, no_reports
-from gkm_operator.plans.state.objects import PLANS, RUNS, PlanIndex, PlanRecord, WatchedRun
+from gkm_operator.plans.state.objects import PLANS, RUNS, PlanIndex, PlanRecord, PodsReports, WatchedRun, no_reports
 from gkm_operator.plans.state.snapshot import ClusterSnapshot
 from gkm_operator.plans.write.status import (
     apply_configuration,

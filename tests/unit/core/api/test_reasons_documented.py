@@ -25,7 +25,7 @@ from gkm_operator.captures.trials import HeldBackReason
 from gkm_operator.fabric.conditions import NODE_NOT_READY
 from gkm_operator.plans.planning.drift import DriftReason
 from gkm_operator.plans.planning.refusals import PlanReason as PlannedReason
-from gkm_operator.plans.state.followed import FollowReason
+from gkm_operator.plans.state.objects import FollowReason
 from gkm_operator.plans.write.status import PODS_RAN
 
 ROOT = Path(__file__).parents[4]
