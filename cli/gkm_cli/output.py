@@ -26,23 +26,10 @@ EXIT_NEGATIVE = 3
 """Exit code when the answer is "no": not verified, not compatible, not healthy."""
 
 
-class Output(StrEnum):
-    """The output formats of most gkm commands."""
-
-    TABLE = "table"
-    JSON = "json"
-    YAML = "yaml"
-
-
-class ManifestOutput(StrEnum):
-    """The output formats of commands that make manifests for `kubectl apply`."""
-
-    TABLE = "table"
-    JSON = "json"
-    YAML = "yaml"
-    MANIFESTS = "manifests"
-
-
+Output = StrEnum("Output", "TABLE JSON YAML")
+"""The output formats of most gkm commands."""
+ManifestOutput = StrEnum("ManifestOutput", "TABLE JSON YAML MANIFESTS")
+"""The output formats of commands that make manifests for `kubectl apply`."""
 OutputOption = Annotated[Output, typer.Option("-o", "--output", help="The output format.")]
 
 
@@ -65,14 +52,14 @@ class UsageError(Exception):
         super().__init__(f"{message}; {hint}")
 
 
-def show(result: Any, output: Output, print_text: Callable[[], object]) -> None:  # noqa: ANN401 -- any JSON
-    """Print a command's `result` for programs, or call `print_text` to print it for people."""
-    if output is Output.TABLE:
-        print_text()
-    elif output is Output.JSON:
+def show(result: Any, output: StrEnum, print_text: Callable[[], object]) -> None:  # noqa: ANN401 -- any JSON
+    """Print a command's `result` for programs as JSON or YAML, or call `print_text` for a format for people."""
+    if output == Output.JSON:
         sys.stdout.write(escape_json(_json(result), ascii_only=not supports_unicode()) + "\n")
-    else:
+    elif output == Output.YAML:
         sys.stdout.write(_yaml(result))
+    else:
+        print_text()
 
 
 def print_manifests(objects: Iterable[Any]) -> None:

@@ -9,41 +9,14 @@ from typing import Annotated
 import typer
 from gkm.packing.values import Policy
 
-
-class PlanOutput(StrEnum):
-    """The output formats of `gkm plan`."""
-
-    TABLE = "table"
-    JSON = "json"
-    YAML = "yaml"
-    MANIFESTS = "manifests"
-    SVG = "svg"
-    HTML = "html"
-
-
-class UnfoldOutput(StrEnum):
-    """The output formats of `gkm plan unfold`."""
-
-    LIST = "list"
-    JSON = "json"
-    YAML = "yaml"
-    HOSTFILE = "hostfile"
-
-
-class WithinLevel(StrEnum):
-    """The levels of the one area that a run can stay in, as in `spec.within` of a Run."""
-
-    DOMAIN = "domain"
-    BLOCK = "block"
-    CLUSTER = "cluster"
-    REGION = "region"
-
-
-class ApartLevel(StrEnum):
-    """The levels of which each group can lie in another area, as in `spec.apart` of a Run."""
-
-    RACK = "rack"
-    BLOCK = "block"
+PlanOutput = StrEnum("PlanOutput", "TABLE JSON YAML MANIFESTS SVG HTML")
+"""The output formats of `gkm plan`."""
+UnfoldOutput = StrEnum("UnfoldOutput", "LIST JSON YAML HOSTFILE")
+"""The output formats of `gkm plan unfold`."""
+WithinLevel = StrEnum("WithinLevel", "DOMAIN BLOCK CLUSTER REGION")
+"""The levels of the one area that a run can stay in, as in `spec.within` of a Run."""
+ApartLevel = StrEnum("ApartLevel", "RACK BLOCK")
+"""The levels of which each group can lie in another area, as in `spec.apart` of a Run."""
 
 
 @dataclass(frozen=True, kw_only=True)

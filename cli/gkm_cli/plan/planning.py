@@ -11,7 +11,7 @@ from gkm.packing.values import Plan, Refusal
 from gkm_cli.cells import Drawing, picture
 from gkm_cli.clusters.options import ClusterOptions
 from gkm_cli.inputs import files
-from gkm_cli.output import CommandFailed, NegativeResult, Output, UsageError, print_manifests, show
+from gkm_cli.output import CommandFailed, NegativeResult, UsageError, print_manifests, show
 from gkm_cli.page import Page
 from gkm_cli.plan import json_output, plan_files, render, runs, single_run, snapshot
 from gkm_cli.plan.options import PlanOptions, PlanOutput, RunFlags
@@ -89,7 +89,7 @@ def _print_run(decision: single_run.RunDecision, cluster: SurveyedCluster, optio
         )
     elif options.output is not PlanOutput.MANIFESTS:
         result = json_output.run_result(decision, cluster.notes)
-        show(result, Output(options.output.value), lambda: render.render_run(Terminal(), decision, cluster.notes))
+        show(result, options.output, lambda: render.render_run(Terminal(), decision, cluster.notes))
     elif isinstance(outcome, Plan):
         print_manifests(json_output.jobs(decision.run, outcome, decision.inventory, options.image))
     else:

@@ -13,7 +13,7 @@ from gkm.packing.values import Group
 
 from gkm_cli.clusters.options import ClusterOptions
 from gkm_cli.inputs import files
-from gkm_cli.output import CommandFailed, Output, UsageError, line, show
+from gkm_cli.output import CommandFailed, UsageError, line, show
 from gkm_cli.plan import plan_files
 from gkm_cli.plan.options import UnfoldOutput
 
@@ -47,7 +47,7 @@ def print_nodes(plan: str, cluster: ClusterOptions, namespace: str, output: Unfo
         for text in _hostfile(groups):
             line(text)
     else:
-        show(_result(spec, groups), Output(output.value), lambda: None)
+        show(_result(spec, groups), output, lambda: None)
 
 
 def _from_cluster(name: str, options: ClusterOptions, namespace: str) -> PlanSpec:

@@ -6,14 +6,8 @@ from typing import Annotated
 
 import typer
 
-
-class StatusOutput(StrEnum):
-    """The output formats of `gkm status`."""
-
-    TABLE = "table"
-    JSON = "json"
-    YAML = "yaml"
-    HTML = "html"
+StatusOutput = StrEnum("StatusOutput", "TABLE JSON YAML HTML")
+"""The output formats of `gkm status`."""
 
 
 @dataclass(frozen=True, kw_only=True)

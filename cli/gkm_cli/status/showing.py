@@ -10,7 +10,7 @@ from gkm.api.meta import timestamp
 from gkm_cli.clusters.connection import ClusterConnection, connected
 from gkm_cli.clusters.options import ClusterOptions
 from gkm_cli.doctor.runner import ClusterReader
-from gkm_cli.output import CommandFailed, Output, show
+from gkm_cli.output import CommandFailed, show
 from gkm_cli.progress import waiting
 from gkm_cli.status import screen
 from gkm_cli.status.options import StatusOptions, StatusOutput
@@ -42,7 +42,7 @@ def show_status(cluster: ClusterOptions, options: StatusOptions) -> None:
     if options.output is StatusOutput.HTML:
         unknown = _print_page(connection, reader, found)
     else:
-        show(result(found), Output(options.output.value), lambda: screen.render(Terminal(), found, ROWS))
+        show(result(found), options.output, lambda: screen.render(Terminal(), found, ROWS))
         unknown = found.unknown
     if unknown:
         raise CommandFailed(f"not known: {', '.join(unknown)}; see the reasons above")

@@ -25,17 +25,7 @@ from gkm.templates.rendering.renderer import Renderer
 from gkm.templates.values import Json, RenderingUnavailable, TemplateInvalid
 
 from gkm_cli.inputs import files
-from gkm_cli.output import (
-    CommandFailed,
-    ManifestOutput,
-    NegativeResult,
-    Output,
-    UsageError,
-    line,
-    print_manifests,
-    show,
-    table,
-)
+from gkm_cli.output import CommandFailed, ManifestOutput, NegativeResult, UsageError, line, print_manifests, show, table
 from gkm_cli.template import manifests
 from gkm_cli.template.options import RenderOptions
 
@@ -78,7 +68,7 @@ def print_objects(options: RenderOptions) -> None:
     if options.output is ManifestOutput.MANIFESTS:
         print_manifests(objects)
     else:
-        show(objects, Output(options.output.value), lambda: _print_table(objects))
+        show(objects, options.output, lambda: _print_table(objects))
 
 
 def _pool(group: TaskGroup | None, pools: Sequence[Pool]) -> Pool:

@@ -9,7 +9,7 @@ from msgspec import to_builtins
 
 from gkm_cli.inputs import files
 from gkm_cli.inputs.cluster_lists import read_nodes
-from gkm_cli.output import NegativeResult, Output, line, show
+from gkm_cli.output import NegativeResult, line, show
 from gkm_cli.topology import hygiene
 from gkm_cli.topology.hygiene import Hygiene, LabelSeverity
 from gkm_cli.topology.options import CheckOutput
@@ -34,7 +34,7 @@ def print_findings(nodes: Sequence[Path], config: Path | None, output: CheckOutp
         for command in hygiene.commands(found.corrections):
             line(command)
     else:
-        show(_result(found), Output(output.value), lambda: _print(found))
+        show(_result(found), output, lambda: _print(found))
     if not found.ok:
         raise NegativeResult
 

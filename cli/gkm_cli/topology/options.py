@@ -31,23 +31,10 @@ class BuildOutput(StrEnum):
     LABELS = "labels"
 
 
-class CheckOutput(StrEnum):
-    """The output formats of `gkm topology check`."""
-
-    TABLE = "table"
-    JSON = "json"
-    YAML = "yaml"
-    COMMANDS = "commands"
-
-
-class ShowOutput(StrEnum):
-    """The output formats of `gkm topology show`."""
-
-    TABLE = "table"
-    JSON = "json"
-    YAML = "yaml"
-    SVG = "svg"
-    HTML = "html"
+CheckOutput = StrEnum("CheckOutput", "TABLE JSON YAML COMMANDS")
+"""The output formats of `gkm topology check`."""
+ShowOutput = StrEnum("ShowOutput", "TABLE JSON YAML SVG HTML")
+"""The output formats of `gkm topology show`."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from gkm.topology.usage import uncounted_flavors, uncounted_notes
 
 from gkm_cli.clusters.options import ClusterOptions
 from gkm_cli.inputs.cluster_lists import ALL_FREE, read_usage, unlisted_node_notes
-from gkm_cli.output import Output, UsageError, show
+from gkm_cli.output import UsageError, show
 from gkm_cli.page import Page
 from gkm_cli.terminal import Sheet, Terminal
 from gkm_cli.topology import render
@@ -61,7 +61,7 @@ def print_capacity(
         }
 
     result = tree_result(built.tree, built.outline, notes, figures, closest)
-    show(result, Output(output.value), lambda: _render(Terminal(), built, capacity, notes, closest))
+    show(result, output, lambda: _render(Terminal(), built, capacity, notes, closest))
 
 
 def _render(sheet: Sheet, built: Built, capacity: IntervalCapacity, notes: Sequence[str], closest: str) -> None:
