@@ -11,10 +11,9 @@ from enum import StrEnum
 from gkm.api.errors import Reason
 from gkm.api.features import INSTALL
 from gkm.api.installation import DRIVER
-from gkm.api.nodes import IncompatibleGPUs, NodeCacheStatus
+from gkm.api.nodes import CapturedImage, IncompatibleGPUs, NodeCacheStatus
 
 from gkm_cli.clusters.reads import Unreadable
-from gkm_cli.why.captured import decide_capture
 from gkm_cli.why.facts import ContainerState, Facts, PodFacts
 from gkm_cli.why.outcomes import Broken, Holds, Outcome, kubectl
 from gkm_cli.why.programs import decide_hits, decide_mount_path
@@ -43,6 +42,51 @@ _SPELLING = "correct spec.image, or push the image"
 _SUSPICIOUS = "check registry, mirrors and proxies; build and push the image again"
 _LATER = "run the command again in a minute"
 _OTHER = "docs/reference/reasons.md explains this reason"
+
+
+AGAIN = "the agent tries again by itself, until capture.retention ends or newer captures fill capture.maxBytes"
+_LOST = "the files were not copied, they are lost: free space, repair the node, or let the pod write fewer files"
+_WHO_RUNS = "look at who runs in the pod before anything else"
+_KEPT = "captured/<volume>/content on the node has the files until capture.retention ends"
+NEXT: Mapping[str, str] = {
+    Reason.TOO_LARGE: "raise capture.maxBytes, if the message names it; if it names the generation, and most files "
+    f"are of that, the family is full: let pods name another cache; if the message says that {_LOST}",
+    Reason.DISK_FULL: _LOST,
+    Reason.NODE_ERROR: _LOST,
+    Reason.UNSAFE_CONTENT: _WHO_RUNS,
+    Reason.BACKEND_MISMATCH: _WHO_RUNS,
+    Reason.ARCHITECTURE_MISMATCH: _WHO_RUNS,
+    Reason.WARP_SIZE_MISMATCH: _WHO_RUNS,
+    Reason.DRIVER_TOO_OLD: _WHO_RUNS,
+    Reason.PTX_TOO_NEW: _WHO_RUNS,
+    Reason.METADATA_MISSING: _KEPT,
+    Reason.METADATA_INVALID: _KEPT,
+    Reason.CONTENT_MISMATCH: _KEPT,
+}
+"""For each reason of a refused capture, the next step."""
+
+
+def decide_capture(facts: Facts) -> Outcome:
+    """Decide whether the newest capture of the volume, if there is one, was refused or waits for a reason."""
+    if not facts.may_be_captured:
+        why = 'it says capture: "false"' if facts.attributes.get("capture") == "false" else "it is read-only"
+        return Holds(f"the volume is not captured: {why}")
+    found = facts.newest_capture
+    if found is None:
+        return Holds("no failure; the agent of the node reports no capture of the volume")
+    if found.state == "Refused":
+        return Broken(f"the capture was refused: {_cause(found)}", _next(found))
+    if found.state == "Waiting":
+        return Broken(f"the capture waits: {_cause(found)}", AGAIN) if found.reason else Holds("the capture waits")
+    return Holds(f"captured: {found.image or found.message}")
+
+
+def _cause(found: CapturedImage) -> str:
+    return f"{found.reason}: {found.message}"
+
+
+def _next(found: CapturedImage) -> str:
+    return NEXT.get(found.reason, _KEPT).replace("<volume>", found.volume)
 
 
 def decide_volume(facts: Facts) -> Outcome:

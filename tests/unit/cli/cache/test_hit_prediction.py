@@ -9,7 +9,7 @@ from gkm.gpus import preflight
 from gkm.gpus.values import Gpu
 from gkm.runtimes import INDUCTOR, TRITON, VLLM, Runtime
 from gkm.runtimes.keys import same_value
-from gkm_cli.cache.hit_prediction import CacheFacts, Comparison, FactorResult, compare, first
+from gkm_cli.cache.explain import CacheFacts, Comparison, FactorResult, compare, first
 from gkm_cli.inputs.pods import PodSpecFacts
 from msgspec import convert
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from gkm.images.signing.keys import encrypted
-from gkm_cli.cache import tag_signing
+from gkm_cli.cache import sign
 from gkm_cli.output import CommandFailed
 from support.cli.command import gkm
 from support.images.signers import private_key
@@ -117,9 +117,9 @@ def test_tags_of_signatures_do_not_count_in_the_limit(registry_server: Registry,
 
 def test_tags_of_signatures_are_bounded_too() -> None:
     of_signatures = [f"sha256-{number:064x}.sig" for number in range(20)]
-    assert tag_signing.image_tags(["1", *of_signatures[:19]], 2) == ["1"]
+    assert sign.image_tags(["1", *of_signatures[:19]], 2) == ["1"]
     with pytest.raises(CommandFailed, match="more than 20 tags with those of signatures; give a larger --limit"):
-        tag_signing.image_tags(["1", *of_signatures], 2)
+        sign.image_tags(["1", *of_signatures], 2)
 
 
 def test_a_layout_is_signed_as_a_repository(repository: str, keys: Path, tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from gkm.api.errors import Reason
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import CLUSTERGKMCACHENODES, GKMCACHENODES
 from gkm_cli.clusters.reads import Unreadable
-from gkm_cli.why.captured import AGAIN, NEXT, decide_capture
 from gkm_cli.why.facts import Facts
+from gkm_cli.why.links import AGAIN, NEXT, decide_capture
 from gkm_cli.why.observation import PODS, Observation
 from gkm_cli.why.outcomes import Broken, Holds
 from support.cli.why_site import VOLUME_ID, with_volume_id

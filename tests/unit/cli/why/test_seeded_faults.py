@@ -8,9 +8,9 @@ from gkm.api.caches import GKMCache
 from gkm.api.nodes import GKMCacheNode
 from gkm_cli.inputs.pods import RegisteredDrivers
 from gkm_cli.why.facts import Facts, PodFacts, ReadResult
+from gkm_cli.why.injection import no_volume
 from gkm_cli.why.links import LINKS, LinkResult, State, walk
 from gkm_cli.why.observation import cache_name
-from gkm_cli.why.unmounted import no_volume
 from msgspec import convert
 from support.cli.why_faults import FAULTS, SEVERAL, UNKNOWN
 from support.cli.why_site import Json, objects, with_volume_id

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from gkm.kube.resources import CLUSTERGKMCACHES, DAEMON_SETS, GKMCACHES, Resource
 from gkm_cli.output import CommandFailed, NegativeResult, Output, UsageError
-from gkm_cli.why import explanation, targets
+from gkm_cli.why import explanation
+from gkm_cli.why.explanation import ChosenPods, chosen
 from gkm_cli.why.facts import Facts
 from gkm_cli.why.links import LinkResult, State, walk
 from gkm_cli.why.observation import PODS, Observation
 from gkm_cli.why.options import PodChoice
-from gkm_cli.why.targets import ChosenPods, chosen
 from support.kube.fake_api import FakeApi
 
 Json = dict[str, Any]
@@ -110,11 +110,11 @@ def test_a_target_without_pods_is_an_error_that_names_it(target: str, labels: st
 )
 def test_a_target_of_another_kind_is_wrong_usage(target: str, choice: PodChoice, words: str) -> None:
     with pytest.raises(UsageError, match=words):
-        targets.check(target, choice)
+        explanation.check(target, choice)
 
 
 def test_the_number_of_pods_is_bounded_and_the_rest_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(targets, "MAX_PODS", 2)
+    monkeypatch.setattr(explanation, "MAX_PODS", 2)
     found = chosen(cluster(), "gkmcache/llama", "team", "")
     assert ([pod.metadata.name for pod in found.pods], found.more) == (["labeled", "waits"], 3)
 

@@ -34,9 +34,9 @@ from gkm_cli.why.facts import (
     ReadResult,
     Terminated,
 )
+from gkm_cli.why.injection import no_volume
 from gkm_cli.why.links import LINKS, State, remedy, walk
 from gkm_cli.why.observation import PODS, Observation, cache_name
-from gkm_cli.why.unmounted import no_volume
 from msgspec import structs
 from msgspec.json import decode
 from support.kube.fake_api import FakeApi
