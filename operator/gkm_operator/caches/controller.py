@@ -20,6 +20,7 @@ from gkm.kube.api import Api
 from gkm.kube.controller import Controller, StartedWatch
 from gkm.kube.errors import ApiError
 from gkm.kube.events import EventBody, Recorder
+from gkm.kube.index import Index
 from gkm.kube.informers import Informers
 from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES, WATCHED_CACHES, WATCHED_CLUSTER_CACHES, Resource
 from gkm.kube.secrets import DEFAULT_NAMESPACE
@@ -28,18 +29,56 @@ from gkm.kube.workqueue import Retry, WorkQueue
 from gkm_operator import metrics
 from gkm_operator.caches import rollout, status
 from gkm_operator.caches.fleet import NodeWatcher
-from gkm_operator.caches.image_pods import ImagePods
 from gkm_operator.caches.status import ConditionValue
 from gkm_operator.caches.throttling import EventBudget, StatusInterval
-from gkm_operator.caches.totals import CacheKey, key_of
+from gkm_operator.caches.totals import CacheKey, CacheSummary, key_of
 from gkm_operator.caches.verification import BACKOFF, RecheckSchedule, VerificationQueue
 from gkm_operator.delivery import ObservedDelivery
 from gkm_operator.images import Images
+from gkm_operator.pods import PODS, WatchedPod
 
 _LOG = logging.getLogger(__name__)
 
 FIELD_MANAGER = "gkm-operator"
 STATUS_WORKERS = 2
+
+
+class ImagePods:
+    """Indexes pods by the references of their image volumes.
+
+    `changed` is called with caches whose totals may have changed. Thread-safe.
+    """
+
+    def __init__(self, informers: Informers, changed: Callable[[CacheKey], None]) -> None:
+        self._changed = changed
+        self._pods: Index[str, WatchedPod] = Index(lambda pod: pod.image_volumes, lambda pod: pod.key)
+        self._caches: Index[str, Cache] = Index(_references, key_of)
+        self.watch = informers.select(PODS, self._pod_changed, wants=lambda pod: bool(pod.image_volumes))
+
+    def cache_changed(self, old: Cache | None, new: Cache | None) -> None:
+        """Update the index after a change of a cache object: None before its creation and after its deletion."""
+        self._caches.change(old, new)
+
+    def summary(self, cache: Cache) -> CacheSummary:
+        """Return the totals of a cache: the nodes with pods that have its verified image, and where such a pod runs."""
+        namespace = cache.metadata.namespace
+        found = [pod for reference in _references(cache) for pod in self._pods.get(reference)]
+        pods = [pod for pod in found if pod.node and namespace in ("", pod.metadata.namespace)]
+        running = [pod for pod in pods if pod.running]
+        return CacheSummary(
+            total=len({pod.node for pod in pods}), ready=len({pod.node for pod in running}), pods=len(running)
+        )
+
+    def _pod_changed(self, old: WatchedPod | None, new: WatchedPod | None) -> None:
+        self._pods.change(old, new)
+        for reference in {name for pod in (old, new) if pod is not None for name in pod.image_volumes}:
+            for cache in self._caches.get(reference):
+                self._changed(key_of(cache))
+
+
+def _references(cache: Cache) -> Iterable[str]:
+    volume = cache.status.image_volume
+    return () if volume is None else (volume.reference,)
 
 
 class CachesController(Controller):
@@ -85,9 +124,9 @@ class CachesController(Controller):
         )
         self.verification = VerificationQueue(images, self._get, self.status.add, backoff, schedule=schedule)
         shared = informers or Informers(api)
-        self.node_watcher = NodeWatcher(api, self._changed, namespace, informers=shared)
+        self.node_watcher = NodeWatcher(api, self.refresh, namespace, informers=shared)
         self._delivery = ObservedDelivery(api, delivery, self._refresh_all)
-        self._image_pods = ImagePods(shared, self._changed)
+        self._image_pods = ImagePods(shared, self.refresh)
         self._by_image: tuple[StartedWatch, ...] = ()
         if delivery != "csi":
             self._by_image = (self._image_pods.watch, *self._delivery.watches())
@@ -141,10 +180,6 @@ class CachesController(Controller):
             self.status.add(key)
         self.verification.begin()
         self.start_queues()
-
-    def refresh(self, key: CacheKey) -> None:
-        """Schedule a write of the status of a cache, because another controller changed a condition of it."""
-        self._changed(key)
 
     def write(self, key: CacheKey) -> float | None:
         """Write the status of a cache if it is out of date.
@@ -241,15 +276,16 @@ class CachesController(Controller):
             return
         if self._leads:
             self.verification.changed(key, old, new)
-        self._changed(key)
+        self.refresh(key)
 
     def _refresh_all(self) -> None:
         """Compute every status again: pods get their caches in another way now."""
         for watch in (self._caches, self._cluster_caches):
             for cache in watch.values():
-                self._changed(key_of(cache))
+                self.refresh(key_of(cache))
 
-    def _changed(self, key: CacheKey) -> None:
+    def refresh(self, key: CacheKey) -> None:
+        """Schedule a write of the status of a cache, because something that it states may have changed."""
         if self._leads:
             self.status.add(key, self._status_interval.after(key))
 
