@@ -153,7 +153,13 @@ class TopologyController(Controller):
                 write = partial(write_topology, self._api, wanted(settings))
                 found.append(TreeSink(condition, condition, write, kinds, product))
         if settings.node_labels:
-            found.append(TreeSink("node-labels", "NodeLabelsWritten", self._write_labels))
+            found.append(
+                TreeSink(
+                    "node-labels",
+                    "NodeLabelsWritten",
+                    lambda _kind: self._labels.write(lambda: self._approved().labels),
+                )
+            )
         return {sink.name: sink for sink in found}
 
     def _write_hypernodes(self, _kind: object) -> None:
@@ -191,9 +197,6 @@ class TopologyController(Controller):
                 "HyperNodes of other sources (NoConflicts): not written, or without members; all others are written"
             )
             raise Blocked(TopologyReason.HYPERNODE_CONFLICT, message, detail=listed(yielding, 3))
-
-    def _write_labels(self, _kind: object) -> None:
-        self._labels.write(lambda: self._approved().labels)
 
     def _approved(self) -> DesiredTrees:
         if (approved := self.tree.approved) is None:

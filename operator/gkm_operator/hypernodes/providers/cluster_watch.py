@@ -6,6 +6,7 @@ texts of surveys are not watched but fetched, for chosen nodes only.
 Must never write to the API server.
 """
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 from threading import Lock
@@ -18,6 +19,7 @@ from gkm.api.grammar import count_of, listed
 from gkm.api.hypernodes import HyperNodeObject, ThinMetadata
 from gkm.api.meta import API_VERSION, ObjectMeta
 from gkm.api.nodes import NODE_LABEL, NodeSpec
+from gkm.hoststate.logs import fields
 from gkm.kube.api import Api, ListSelector
 from gkm.kube.controller import end
 from gkm.kube.discovery import is_served
@@ -33,6 +35,7 @@ from msgspec import Struct, field, structs
 from gkm_operator.hypernodes.providers.view import AgentReport, Kind, LiveView
 from gkm_operator.nodes import NODES
 
+_LOG = logging.getLogger(__name__)
 _NO_STATUS = NodeFabricStatus()
 
 
@@ -130,7 +133,9 @@ class ClusterWatch:
         self.hypernodes = Reflector(api, HYPERNODES, self._hypernode)
         self.fabrics = Reflector(api, FABRICS, self._fabric)
         of_surveys = ListSelector(namespace, labels=SURVEY_LABELS)
-        self.surveys = Reflector(api, SURVEYS, selector=of_surveys, retain=_is_survey)
+        self.surveys = Reflector(
+            api, SURVEYS, selector=of_surveys, retain=lambda survey: survey.metadata.name.startswith(SURVEY_PREFIX)
+        )
         self._started: list[Reflector[Any]] = []
 
     @property
@@ -218,10 +223,6 @@ def _reports(fabric: WatchedFabric | None) -> Mapping[Kind, bytes]:
     return {"Ports": fabric.ports, "Neighbors": fabric.neighbors} if fabric is not None else {}
 
 
-def _is_survey(survey: WatchedSurvey) -> bool:
-    return survey.metadata.name.startswith(SURVEY_PREFIX)
-
-
 MAX_SURVEYS = 32
 """Limit of surveys that are read, those of the first nodes by name; each has at most 1 MB."""
 
@@ -281,3 +282,37 @@ class SurveyFeed:
 
     def _chosen(self) -> Mapping[str, str]:
         return dict(sorted(self._watch.chosen_surveys().items())[:MAX_SURVEYS])
+
+
+class ClusterSources:
+    """The cluster objects that a provider reads: watches, and the surveys that they name."""
+
+    def __init__(self, api: Api, config: Config, view: LiveView, *, namespace: str, reads: frozenset[Kind]) -> None:
+        self._watch = ClusterWatch(api, config, view, namespace=namespace, reads=reads)
+        self._surveys = SurveyFeed(api, self._watch, view, namespace)
+        self._lock = Lock()
+        self._logged = ""
+
+    def look(self) -> str:
+        """Start missing watches and read changes; return which sources are missing, "" if all are there."""
+        with self._lock:
+            try:
+                self._watch.start()
+                if awaited := self._watch.awaited():
+                    return awaited
+                if self._watch.reads_surveys:
+                    self._surveys.publish()
+            except (ApiError, Retry) as error:
+                self._log(str(error))
+                return self._surveys.awaited() or "waits for the API server: the log of its pod says why"
+            return self._surveys.awaited() if self._watch.reads_surveys else ""
+
+    def close(self) -> None:
+        """Stop the watches of the cluster objects that the provider reads; wait at most 1 second."""
+        self._watch.close(1.0)
+
+    def _log(self, why: str) -> None:
+        """Log a reason once: it is looked again every second."""
+        if why != self._logged:
+            self._logged = why
+            _LOG.warning("objects of the cluster not read by the topology provider, tried again", extra=fields(why=why))

@@ -29,13 +29,12 @@ from gkm.kube.api import Api
 from gkm.kube.client import connect
 from gkm.kube.errors import ApiError
 from gkm.kube.secrets import own_namespace
-from gkm.kube.workqueue import Retry
 from gkm.topology.providers import Provider, ProviderFactory, ProviderFailed
 
 from gkm_operator import metrics
 from gkm_operator.health import HealthServer
 from gkm_operator.hypernodes.providers.channel import ProviderChannel
-from gkm_operator.hypernodes.providers.cluster_watch import ClusterWatch, SurveyFeed
+from gkm_operator.hypernodes.providers.cluster_watch import ClusterSources
 from gkm_operator.hypernodes.providers.intake import InvalidTree, unpack
 from gkm_operator.hypernodes.providers.runner import ProviderRunner, RunnerPace, TreeObject
 from gkm_operator.hypernodes.providers.view import Kind, LiveView
@@ -162,7 +161,7 @@ def runner_of(
 ) -> ProviderRunner:
     """Return the runner of a provider; `earlier` is the spec that an earlier process wrote to `tree`."""
     view = LiveView(_names(earlier))
-    sources = ClusterSources(api, config, own_namespace(), code.reference, view)
+    sources = ClusterSources(api, config, view, namespace=own_namespace(), reads=reads(code.reference))
     return ProviderRunner(
         settings.name,
         partial(code.make, settings.config),
@@ -173,40 +172,6 @@ def runner_of(
         stale=settings.stale_seconds,
         pace=pace,
     )
-
-
-class ClusterSources:
-    """The cluster objects that a provider reads: watches, and the surveys that they name."""
-
-    def __init__(self, api: Api, config: Config, namespace: str, reference: str, view: LiveView) -> None:
-        self._watch = ClusterWatch(api, config, view, namespace=namespace, reads=reads(reference))
-        self._surveys = SurveyFeed(api, self._watch, view, namespace)
-        self._lock = threading.Lock()
-        self._logged = ""
-
-    def look(self) -> str:
-        """Start missing watches and read changes; return which sources are missing, "" if all are there."""
-        with self._lock:
-            try:
-                self._watch.start()
-                if awaited := self._watch.awaited():
-                    return awaited
-                if self._watch.reads_surveys:
-                    self._surveys.publish()
-            except (ApiError, Retry) as error:
-                self._log(str(error))
-                return self._surveys.awaited() or "waits for the API server: the log of its pod says why"
-            return self._surveys.awaited() if self._watch.reads_surveys else ""
-
-    def close(self) -> None:
-        """Stop the watches of the cluster objects that the provider reads; wait at most 1 second."""
-        self._watch.close(1.0)
-
-    def _log(self, why: str) -> None:
-        """Log a reason once: it is looked again every second."""
-        if why != self._logged:
-            self._logged = why
-            _LOG.warning("objects of the cluster not read by the topology provider, tried again", extra=fields(why=why))
 
 
 def _settings(name: str, config: Config) -> TopologyProvider:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from threading import Event as Flag
 from threading import Thread
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 from gkm.api.crds import LABELS
@@ -31,6 +31,7 @@ from gkm.kube.resources import PROVIDER_TREES
 from gkm.topology.providers import Provider, ProviderFailed, ProviderStopped
 
 from gkm_operator.hypernodes.providers.channel import ProviderChannel
+from gkm_operator.hypernodes.providers.cluster_watch import ClusterSources
 from gkm_operator.hypernodes.providers.view import LiveView
 
 _LOG = logging.getLogger(__name__)
@@ -112,19 +113,6 @@ _LOOK_SECONDS, _SOURCES_SECONDS = 0.5, 5.0
 _BACKOFF = Backoff(1.0, 30.0)
 
 
-class ProviderSources(Protocol):
-    """The cluster objects that a provider reads."""
-
-    def look(self) -> str:
-        """Read changes; return which sources are missing, as the end of a sentence, "" if all are there.
-
-        Never raises.
-        """
-
-    def close(self) -> None:
-        """Stop the watches of the sources."""
-
-
 @dataclass(frozen=True, slots=True)
 class RunnerPace:
     """The intervals and limits of a provider's runner in seconds; tests use shorter ones."""
@@ -148,7 +136,7 @@ class ProviderRunner:
         tree: TreeObject,
         channel: ProviderChannel,
         view: LiveView,
-        sources: ProviderSources,
+        sources: ClusterSources,
         stale: float | None = None,
         pace: RunnerPace = RunnerPace(),
         clock: Clock = time.monotonic,

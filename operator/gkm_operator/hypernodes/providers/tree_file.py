@@ -3,7 +3,7 @@
 The file, such as a mounted ConfigMap, is read again when it changes.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,7 +22,6 @@ MAX_FILE_BYTES = 64 << 20
 FilePath = Annotated[str, Meta(min_length=1, max_length=4096)]
 Interval = Annotated[float, Meta(ge=0.1, le=86_400)]
 INTERVAL_SECONDS = 10.0
-Parse = Callable[[bytes, Known], FabricDiscovery]
 
 
 class FileConfig(Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
@@ -30,22 +29,6 @@ class FileConfig(Struct, frozen=True, rename="camel", kw_only=True, forbid_unkno
 
     file: FilePath
     interval_seconds: Interval = INTERVAL_SECONDS
-
-
-def file_provider(name: str, file: str, seconds: float, parse: Parse, refused: type[ValueError]) -> Provider:
-    """Return a provider that reads a file every `seconds` and converts it with `parse`.
-
-    `parse` raises `refused`, whose message has no content.
-    """
-
-    def read(known: Known) -> FabricDiscovery:
-        data = _read(file)
-        try:
-            return parse(data, known)
-        except refused as error:
-            raise ProviderFailed(f"cannot read its file: {error}") from None
-
-    return PollingProvider(name, read, seconds)
 
 
 def _read(path: str) -> bytes:
@@ -59,10 +42,12 @@ def _read(path: str) -> bytes:
 def provider(config: Mapping[str, Any], _credentials: Mapping[str, bytes]) -> Provider:
     """Return the provider `tree-file`; `config` is its configuration."""
     settings = parse_config(config, FileConfig)
-    return file_provider(
-        "tree-file",
-        settings.file,
-        settings.interval_seconds,
-        lambda data, known: tree_file.discover(data, known.nodes),
-        TreeInvalid,
-    )
+
+    def read(known: Known) -> FabricDiscovery:
+        data = _read(settings.file)
+        try:
+            return tree_file.discover(data, known.nodes)
+        except TreeInvalid as error:  # its message has no content
+            raise ProviderFailed(f"cannot read its file: {error}") from None
+
+    return PollingProvider("tree-file", read, settings.interval_seconds)

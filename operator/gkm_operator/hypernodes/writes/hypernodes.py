@@ -9,10 +9,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from gkm.api.hypernodes import HyperNodeObject
+from gkm.api.hypernodes import HyperNodeObject, HyperNodeSpec
 from gkm.api.topology_status import TopologyReason
 from gkm.hoststate.logs import fields
 from gkm.hoststate.pacing import Clock
@@ -30,7 +30,6 @@ from gkm.topology.trees.write_order import Write, writes_around
 from gkm_operator import metrics
 from gkm_operator.hypernodes.findings import Blocked
 from gkm_operator.hypernodes.watcher import TopologyWatcher
-from gkm_operator.hypernodes.writes.own_writes import CONTEST_SECONDS, OwnWrites
 
 _LOG = logging.getLogger(__name__)
 _ATTEMPTS = 5
@@ -45,6 +44,44 @@ _SERVER_ERROR = 500
 QUIET_SECONDS = 60.0
 """A request arrives within this time, or never: its client waits 25 s at most for an answer, and the API server ends a
 request after 60 s (--request-timeout). Its version protects one object, but not the tree."""
+CONTEST_SECONDS = 300.0
+"""A HyperNode that another writer changes again within this time after a repair is contested."""
+
+
+@dataclass(slots=True)
+class OwnWrites:
+    """Remembers how the API server stored this process's writes, and when it repaired a change by another writer."""
+
+    _specs: dict[str, HyperNodeSpec] = field(default_factory=dict)
+    _repaired: dict[str, float] = field(default_factory=dict)
+
+    def answered(self, name: str, stored: HyperNodeObject | None) -> None:
+        """Record a HyperNode as the API server stored it; None after its deletion."""
+        if stored is None:
+            self._specs.pop(name, None)
+        else:
+            self._specs[name] = stored.spec
+
+    def contested(self, objects: Mapping[str, HyperNodeObject], now: float) -> tuple[str, ...]:
+        """Return the names of HyperNodes that another writer changed again soon after GKM repaired them.
+
+        `objects` are those of a list, which never lags behind a write. `now` is monotonic, in seconds. The first change
+        is recorded as repaired at `now`: the caller writes what is wanted.
+        """
+        self._repaired = {name: at for name, at in self._repaired.items() if now - at < CONTEST_SECONDS}
+        changed = [*self._changed(objects)]
+        again = tuple(name for name in changed if name in self._repaired)
+        self._repaired |= dict.fromkeys(changed, now)
+        for name in changed:
+            self.answered(name, None)
+        return again
+
+    def _changed(self, objects: Mapping[str, HyperNodeObject]) -> Iterable[str]:
+        """Yield ours with another spec, or that are gone. An object without our label is another source's."""
+        for name, spec in self._specs.items():
+            found = objects.get(name)
+            if found is None or (is_ours(found) and found.spec != spec):
+                yield name
 
 
 @dataclass(frozen=True, slots=True)

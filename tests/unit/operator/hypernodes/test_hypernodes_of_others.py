@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from gkm.topology.trees.conflicts import ConflictKind
-from gkm_operator.hypernodes.writes.own_writes import CONTEST_SECONDS
+from gkm_operator.hypernodes.writes.hypernodes import CONTEST_SECONDS
 from support.operator.topology import RAW_HYPERNODES, Process, World, hypernode, racks
 
 SMALL = racks(1, 2, 2)
