@@ -84,9 +84,9 @@ class WorkloadReconciler:
         self._watcher = watcher
         self._enqueue = enqueue
         self._gpus = pods.gpus
-        watcher.set_changed.append(self._set_changed)
-        watcher.domain_changed.append(self._domain_changed)
-        watcher.template_changed.append(self._template_changed)
+        watcher.sets.subscribe(self._set_changed)
+        watcher.domains.subscribe(self._domain_changed)
+        watcher.templates.subscribe(self._template_changed)
         pods.changed.append(self._pod_changed)
 
     def reconcile(self, workload: Workload) -> float | None:
@@ -230,8 +230,8 @@ class DomainsController(Controller):
         self._reconciler = WorkloadReconciler(
             api, self.watcher, observer.pods, recorder, settings=config.network, enqueue=self.queue.add, pacing=pacing
         )
-        self.watcher.domain_changed.append(observer.domain_changed)
-        self.watcher.template_changed.append(observer.template_changed)
+        self.watcher.domains.subscribe(observer.domain_changed)
+        self.watcher.templates.subscribe(observer.template_changed)
         self._working = False
         self.queues = [self.queue, *self.status.queues]
         metrics.COMPUTEDOMAINS.labels("missing").set_function(
@@ -293,10 +293,9 @@ class DomainsController(Controller):
             return
         self.watcher.start(sets=found.sets)
         self.status.observer.start(grove=found.sets)
-        if not self._working and self.wait(self._all_listed, self._look_seconds):
+        if not self._working and self.wait(
+            lambda: self.watcher.synced and self.status.observer.synced, self._look_seconds
+        ):
             self._working = True
             self.status.capacity_changed()
             self.start_queues()
-
-    def _all_listed(self) -> bool:
-        return self.watcher.synced and self.status.observer.synced

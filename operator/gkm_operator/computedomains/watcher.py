@@ -3,9 +3,8 @@
 The relevant pods have claims or our label, or use GPUs of a node. Must never write to the API server.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
 
 from gkm.api.computedomains import ComputeDomain
 from gkm.api.grove import PodCliqueSet, SetSpec
@@ -123,18 +122,16 @@ SETS = PODCLIQUESETS.of(WatchedSet)
 class DomainWatcher:
     """Watches PodCliqueSets, ComputeDomains and claim templates. Thread-safe.
 
-    Add callbacks before `start`. The sets are watched only where their kind is installed.
+    Subscribe to a watch before `start`. The sets are watched only where their kind is installed.
     """
 
     def __init__(self, api: Api, on_refused: OnRefused = no_report) -> None:
-        self.set_changed: list[OnChange[PodCliqueSet]] = []
-        self.domain_changed: list[OnChange[ComputeDomain]] = []
-        self.template_changed: list[OnChange[ResourceClaimTemplate]] = []
         self._by_workload: Index[Workload, ComputeDomain] = Index(_workloads, _uid)
         self._by_template: Index[Key, ComputeDomain] = Index(_templates, _uid)
-        self.sets = Reflector(api, SETS, self._set, on_refused=on_refused)
-        self.domains = Reflector(api, COMPUTEDOMAINS, self._domain, on_refused=on_refused)
-        self.templates = Reflector(api, WATCHED_CLAIM_TEMPLATES, self._template, on_refused=on_refused)
+        self.sets = Reflector(api, SETS, on_refused=on_refused)
+        self.domains = Reflector(api, COMPUTEDOMAINS, self._by_workload.change, on_refused=on_refused)
+        self.domains.subscribe(self._by_template.change)
+        self.templates = Reflector(api, WATCHED_CLAIM_TEMPLATES, on_refused=on_refused)
         self._watches = WatchSet()
 
     @property
@@ -205,22 +202,6 @@ class DomainWatcher:
             return unknown if found is None else found
 
         return classes
-
-    def _set(self, old: PodCliqueSet | None, new: PodCliqueSet | None) -> None:
-        _call(self.set_changed, old, new)
-
-    def _domain(self, old: ComputeDomain | None, new: ComputeDomain | None) -> None:
-        for index in (self._by_workload, self._by_template):
-            index.change(old, new)
-        _call(self.domain_changed, old, new)
-
-    def _template(self, old: ResourceClaimTemplate | None, new: ResourceClaimTemplate | None) -> None:
-        _call(self.template_changed, old, new)
-
-
-def _call(callbacks: Iterable[Callable[[Any, Any], None]], old: object, new: object) -> None:
-    for callback in callbacks:
-        callback(old, new)
 
 
 def _uid(found: WatchedPod | ComputeDomain) -> str:

@@ -10,7 +10,7 @@ from itertools import chain
 
 from gkm.api.grove import CliqueTemplate, PodCliqueSet, ScalingGroupTemplate, SharedClaim
 from gkm.api.network_settings import Network
-from gkm.api.pod_specs import Container, PodClaim, PodSpec, Quantities
+from gkm.api.pod_specs import Container, PodClaim, PodSpec
 
 DeviceClasses = Callable[[PodClaim], Iterable[str]]
 """Returns the device classes that a claim of a pod requests; empty for an unknown claim."""
@@ -164,10 +164,8 @@ class GPURequests:
         resources = container.resources
         if resources is None:
             return False
-        return any(self._is_gpu(quantities) for quantities in (resources.limits, resources.requests) if quantities)
-
-    def _is_gpu(self, quantities: Quantities) -> bool:
-        return any(self._is_of_gpus(name) and is_positive(quantity) for name, quantity in quantities.items())
+        found = [item for each in (resources.limits, resources.requests) if each for item in each.items()]
+        return any(self._is_of_gpus(name) and is_positive(quantity) for name, quantity in found)
 
     def _is_of_gpus(self, name: str) -> bool:
         return name in self._names or name.startswith(self._prefixes)

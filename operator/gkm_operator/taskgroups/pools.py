@@ -43,8 +43,8 @@ class PoolReconciler:
     def __init__(self, api: Api, watcher: GroupWatcher) -> None:
         self._api = api
         self._watcher = watcher
-        watcher.pool_changed.append(self._pool_changed)
-        watcher.template_changed.append(self._template_changed)
+        watcher.pools.subscribe(self._pool_changed)
+        watcher.templates.subscribe(self._template_changed)
         self.queue: WorkQueue[PoolKey] = WorkQueue(
             QUEUE, self.reconcile, workers=1, backoff=Backoff(0.5, 60.0), observe=metrics.reconcile_recorder(QUEUE)
         )

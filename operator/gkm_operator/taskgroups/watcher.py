@@ -134,8 +134,6 @@ class GroupWatcher:
     """Watches TaskGroups, Pools, GroupTemplates and task pods; `group_changed` gets the keys of groups to reconcile."""
 
     def __init__(self, api: Api, informers: Informers, group_changed: Callable[[Key], None]) -> None:
-        self.pool_changed: list[OnChange[Pool]] = []
-        self.template_changed: list[OnChange[GroupTemplate]] = []
         self.pod_changed: list[OnChange[WatchedPod]] = []
         self._group_changed = group_changed
         self._written: LRUCache[Key, WatchedGroup | None] = LRUCache(_MAX_WRITTEN)
@@ -144,8 +142,8 @@ class GroupWatcher:
         self._pools: Index[str, Pool] = Index(
             lambda pool: pool.spec.common_group_templates, lambda pool: pool.metadata.name
         )
-        self.pools = Reflector(api, WATCHED_POOLS, self._pool)
-        self.templates = Reflector(api, WATCHED_TEMPLATES, self._template)
+        self.pools = Reflector(api, WATCHED_POOLS, self._pools.change)
+        self.templates = Reflector(api, WATCHED_TEMPLATES)
         self.groups = Reflector(api, WATCHED_GROUPS, self._group)
         selector = ListSelector(labels=GROUP_LABEL)
         self.pods = informers.select(PODS, self._pod, wants=is_task, selector=selector)
@@ -199,15 +197,6 @@ class GroupWatcher:
         self._pods.change(old, new)
         for key in {pod.metadata.group for pod in (old, new) if pod is not None}:
             self._group_changed(key)
-
-    def _pool(self, old: Pool | None, new: Pool | None) -> None:
-        self._pools.change(old, new)
-        for call in self.pool_changed:
-            call(old, new)
-
-    def _template(self, old: GroupTemplate | None, new: GroupTemplate | None) -> None:
-        for call in self.template_changed:
-            call(old, new)
 
 
 def _is_newer(written: TaskGroup, observed: TaskGroup) -> bool:

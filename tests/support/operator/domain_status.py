@@ -24,8 +24,8 @@ def status_controller(api: Api, **more: Any) -> tuple[DomainWatcher, DomainStatu
     """The controller beside the watches of ComputeDomains and claim templates, as DomainsController connects them."""
     watcher = DomainWatcher(api)
     made = DomainStatusController(api, Config(), watcher, namespace="gkm-system", instance="test", **more)
-    watcher.domain_changed.append(made.observer.domain_changed)
-    watcher.template_changed.append(made.observer.template_changed)
+    watcher.domains.subscribe(made.observer.domain_changed)
+    watcher.templates.subscribe(made.observer.template_changed)
     return watcher, made
 
 
