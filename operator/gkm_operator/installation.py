@@ -40,7 +40,7 @@ _LOG = logging.getLogger(__name__)
 BACKOFF = Backoff(0.5, 15.0)
 _FORBIDDEN = 403
 
-LOOK_SECONDS = 60.0
+CHECK_SECONDS = 60.0
 TASK: Final = "installation"
 COMPLETE, INCOMPLETE = "InstallationComplete", "InstallationIncomplete"
 
@@ -214,9 +214,9 @@ class InstallationReport(Controller):
 
     def run(self) -> None:
         """Check the installation at intervals until the process ends."""
-        self.repeat(self.look, Backoff(LOOK_SECONDS, LOOK_SECONDS), failure="installation not checked")
+        self.repeat(self.check, Backoff(CHECK_SECONDS, CHECK_SECONDS), failure="installation not checked")
 
-    def look(self) -> float:
+    def check(self) -> float:
         """Check once: set the metric and send an Event after a change; return the seconds until the next check.
 
         Raises:
@@ -239,7 +239,7 @@ class InstallationReport(Controller):
             else:
                 _LOG.warning("installation incomplete", extra=fields(why=body.note))
         self._seen = now
-        return LOOK_SECONDS
+        return CHECK_SECONDS
 
     def _occasion(self) -> str:
         """Return what makes the Event a new one: at first the hour, so that replicas that restart send it once."""

@@ -93,11 +93,11 @@ class Place:
 
 def test_a_part_that_goes_and_comes_back_is_reported_twice_and_nothing_is_written_between() -> None:
     place = Place()
-    place.report.look()
+    place.report.check()
     assert (place.installed(), place.events()) == ({"csidriver": 1, "agent": 1, "csi": 1}, [])
     place.api.delete(DAEMON_SETS, "gkm-csi", SYSTEM)
     for _ in range(3):
-        place.report.look()
+        place.report.check()
     assert place.installed() == {"csidriver": 1, "agent": 1, "csi": 0}
     (event,) = place.events()
     uid = place.api.get(CONFIGMAPS, "gkm-config", SYSTEM)["metadata"]["uid"]
@@ -105,7 +105,7 @@ def test_a_part_that_goes_and_comes_back_is_reported_twice_and_nothing_is_writte
     assert (regarding["kind"], regarding["name"], regarding["uid"]) == ("ConfigMap", "gkm-config", uid)
     place.api.create(DAEMON_SETS, parts()[2])
     for _ in range(3):
-        place.report.look()
+        place.report.check()
     assert place.installed() == {"csidriver": 1, "agent": 1, "csi": 1}
     assert sorted(one["reason"] for one in place.events()) == ["InstallationComplete", "InstallationIncomplete"]
 
@@ -114,14 +114,14 @@ def test_a_replica_that_restarts_sends_no_second_event() -> None:
     place = Place()
     place.api.delete(DAEMON_SETS, "gkm-csi", SYSTEM)
     for _ in range(3):
-        InstallationReport(place.api, instance="a", namespace=SYSTEM).look()
+        InstallationReport(place.api, instance="a", namespace=SYSTEM).check()
     assert len(place.events()) <= 2, "two, where the hour has changed meanwhile"
 
 
 def test_what_cannot_be_read_changes_no_metric() -> None:
     place = Place()
-    place.report.look()
+    place.report.check()
     place.api.fault = lambda _verb, plural: ApiError(403, "Forbidden", "no") if plural == "csidrivers" else None
     with pytest.raises(ApiError, match="Forbidden: no"):
-        place.report.look()
+        place.report.check()
     assert place.installed() == {"csidriver": 1, "agent": 1, "csi": 1}
