@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from gkm.api import config as config_file
 from gkm.api.config import Config, ConfigInvalid
+from gkm.api.features import Feature
 from gkm.hoststate import logs
 from gkm.hoststate.command_line import Parser, print_line
 from gkm.probes import addresses
@@ -141,30 +142,13 @@ def add_admission_flags(parser: Parser) -> None:
         "--tls-names", "names and addresses in that certificate, separated by commas", default=SERVICE_NAMES
     )
     _add_webhook_configuration(parser, "webhook configuration that must trust the CA before this process serves")
-    parser.add_flag(
-        "--domains",
-        "on: review workloads for ComputeDomains (features.domains of the chart)",
-        default="off",
-        type=_switch,
-    )
-    parser.add_flag(
-        "--task-groups",
-        "on: review group templates, pools, task groups and their pods (features.taskGroups of the chart)",
-        default="off",
-        type=_switch,
-    )
-    parser.add_flag(
-        "--pod-caches",
-        "on: add caches to the pods that name them by labels (features.podCaches of the chart)",
-        default="off",
-        type=_switch,
-    )
-    parser.add_flag(
-        "--pod-gates",
-        "on: pods of runs wait for the plan behind a scheduling gate (features.podGates of the chart)",
-        default="off",
-        type=_switch,
-    )
+    for name, feature, text in (
+        ("--domains", Feature.DOMAINS, "review workloads for ComputeDomains"),
+        ("--task-groups", Feature.TASK_GROUPS, "review group templates, pools, task groups and their pods"),
+        ("--pod-caches", Feature.POD_CACHES, "add caches to the pods that name them by labels"),
+        ("--pod-gates", Feature.POD_GATES, "pods of runs wait for the plan behind a scheduling gate"),
+    ):
+        parser.add_flag(name, f"on: {text} (features.{feature} of the chart)", default="off", type=_switch)
     parser.add_flag("--budget", "seconds for one image", default="3", type=_budget)
 
 

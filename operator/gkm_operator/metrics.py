@@ -2,6 +2,7 @@
 
 import platform
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Final
 
 from gkm.hoststate.command_line import installed_version
@@ -22,164 +23,131 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 
 REGISTRY: Final = CollectorRegistry()
 ProcessCollector(registry=REGISTRY)
+_counter, _gauge = partial(Counter, registry=REGISTRY), partial(Gauge, registry=REGISTRY)
+_histogram = partial(Histogram, registry=REGISTRY)
 
-RECONCILE_SECONDS: Final = Histogram(
+RECONCILE_SECONDS: Final = _histogram(
     "gkm_reconcile_seconds",
     "Time of one reconcile of an object, by result: done, again (retried for a passing reason) or failed.",
     ["controller", "result"],
     buckets=(0.001, 0.005, 0.02, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60),
-    registry=REGISTRY,
 )
-QUEUE_DEPTH: Final = Gauge(
-    "gkm_queue_depth", "Objects that wait for a reconcile, now or later.", ["controller"], registry=REGISTRY
+QUEUE_DEPTH: Final = _gauge("gkm_queue_depth", "Objects that wait for a reconcile, now or later.", ["controller"])
+API_REQUESTS: Final = _counter(
+    "gkm_api_requests_total", "Responses of the Kubernetes API; code none: no response.", ["verb", "code"]
 )
-API_REQUESTS: Final = Counter(
-    "gkm_api_requests_total", "Responses of the Kubernetes API; code none: no response.", ["verb", "code"],
-    registry=REGISTRY,
-)  # fmt: skip
-ADMISSION_SECONDS: Final = Histogram(
+ADMISSION_SECONDS: Final = _histogram(
     "gkm_admission_seconds",
     "Time of an admission request, by result: admitted, warned, refused, late (image check not finished).",
     ["kind", "result"],
     buckets=(0.001, 0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2, 3, 5, 10),
-    registry=REGISTRY,
 )
-VERIFY_SECONDS: Final = Histogram(
+VERIFY_SECONDS: Final = _histogram(
     "gkm_verify_seconds",
     "Time of admission's verification of one image, by result: verified, refused, unknown, remembered (cached) or off.",
     ["result"],
     buckets=(0.001, 0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2, 3, 5, 10),
-    registry=REGISTRY,
 )
-PLANS: Final = Counter(
+PLANS: Final = _counter(
     "gkm_plan_total",
     "Planned Runs by result: planned; refused, with the reason of the condition; failed.",
     ["result", "reason"],
-    registry=REGISTRY,
 )
-PLAN_SECONDS: Final = Histogram(
+PLAN_SECONDS: Final = _histogram(
     "gkm_plan_seconds",
     "Time of planning one Run, for every result, without reading its inventory.",
     buckets=(0.001, 0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10),
-    registry=REGISTRY,
 )
-PLAN_DRIFT: Final = Gauge(
-    "gkm_plan_drift_gpus", "GPUs that pods of Runs hold and the current plans of these Runs do not name.",
-    registry=REGISTRY,
-)  # fmt: skip
-FREE_GPUS: Final = Gauge(
+PLAN_DRIFT: Final = _gauge(
+    "gkm_plan_drift_gpus", "GPUs that pods of Runs hold and the current plans of these Runs do not name."
+)
+FREE_GPUS: Final = _gauge(
     "gkm_free_gpus",
     "GPUs free for new Runs, pods and plans counted: of all nodes, and of the place of each level with the most.",
     ["level"],
-    registry=REGISTRY,
 )
-UNUSABLE_GPUS: Final = Gauge(
+UNUSABLE_GPUS: Final = _gauge(
     "gkm_unusable_gpus",
     "Free GPUs that the groups of packing.mix could not use: of all nodes, and of the place of each level with most.",
     ["level"],
-    registry=REGISTRY,
 )
-LARGEST_GROUP: Final = Gauge(
-    "gkm_largest_group_gpus", "GPUs of the largest group that fits into one domain.", registry=REGISTRY
-)
-TOPOLOGY_NODES: Final = Gauge(
+LARGEST_GROUP: Final = _gauge("gkm_largest_group_gpus", "GPUs of the largest group that fits into one domain.")
+TOPOLOGY_NODES: Final = _gauge(
     "gkm_topology_nodes",
     "Nodes of the last survey for plans: located, quarantined (contradictory labels), bare (without GPUs).",
     ["state"],
-    registry=REGISTRY,
 )
-TOPOLOGY_TREE_NODES: Final = Gauge(
+TOPOLOGY_TREE_NODES: Final = _gauge(
     "gkm_topology_tree_nodes",
     "Nodes of the tree for schedulers: placed, own (in no domain with a name), contradictory (quarantined: in none).",
     ["state"],
-    registry=REGISTRY,
 )
-TOPOLOGY_DOMAINS: Final = Gauge(
-    "gkm_topology_domains", "Domains of the tree by level, without those of a single node's own.", ["level"],
-    registry=REGISTRY,
-)  # fmt: skip
-TOPOLOGY_CHANGES: Final = Counter(
+TOPOLOGY_DOMAINS: Final = _gauge(
+    "gkm_topology_domains", "Domains of the tree by level, without those of a single node's own.", ["level"]
+)
+TOPOLOGY_CHANGES: Final = _counter(
     "gkm_topology_changes_total",
     "Writes of the topology, by kind of object (HyperNode, Topology, Node) and action: create, update or delete.",
     ["kind", "action"],
-    registry=REGISTRY,
 )
-TOPOLOGY_PROVIDER_STATE: Final = Gauge(
-    "gkm_topology_provider_state", "1 for the state of each provider: Starting, Serving, Failed or Stale.",
-    ["provider", "state"], registry=REGISTRY,
-)  # fmt: skip
-TOPOLOGY_PROVIDER_LAG: Final = Gauge(
+TOPOLOGY_PROVIDER_STATE: Final = _gauge(
+    "gkm_topology_provider_state",
+    "1 for the state of each provider: Starting, Serving, Failed or Stale.",
+    ["provider", "state"],
+)
+TOPOLOGY_PROVIDER_LAG: Final = _gauge(
     "gkm_topology_provider_lag_seconds",
     "Age of the data of each provider; 0 for those whose changes are watched, NaN before the first data.",
     ["provider"],
-    registry=REGISTRY,
 )
-TOPOLOGY_GUARD_TRIPS: Final = Counter(
-    "gkm_topology_guard_trips_total",
-    "Changes that would take the places of many nodes and had to be confirmed.",
-    registry=REGISTRY,
+TOPOLOGY_GUARD_TRIPS: Final = _counter(
+    "gkm_topology_guard_trips_total", "Changes that would take the places of many nodes and had to be confirmed."
 )
-TOPOLOGY_CONFLICTS: Final = Gauge(
-    "gkm_topology_conflicts", "Conflicts with HyperNodes of other sources.", registry=REGISTRY
-)
-CACHES: Final = Gauge(
-    "gkm_caches", "Caches by the reason of their condition Ready; none: not written yet.", ["ready"], registry=REGISTRY
-)
-COMPUTEDOMAINS: Final = Gauge(
+TOPOLOGY_CONFLICTS: Final = _gauge("gkm_topology_conflicts", "Conflicts with HyperNodes of other sources.")
+CACHES: Final = _gauge("gkm_caches", "Caches by the reason of their condition Ready; none: not written yet.", ["ready"])
+COMPUTEDOMAINS: Final = _gauge(
     "gkm_computedomains",
     "ComputeDomains: ready, notReady, waiting (for pods, or pods for nodes), terminating (still used), lost; missing: "
     "not created yet.",
     ["state"],
-    registry=REGISTRY,
 )
-TASK_GROUPS: Final = Gauge("gkm_task_groups", "TaskGroups by phase, on the leader.", ["phase"], registry=REGISTRY)
-TASK_GROUP_OBJECTS: Final = Counter(
+TASK_GROUPS: Final = _gauge("gkm_task_groups", "TaskGroups by phase, on the leader.", ["phase"])
+TASK_GROUP_OBJECTS: Final = _counter(
     "gkm_task_group_objects_total",
     "Objects of TaskGroups: created, deleted with their group, or leaked: deleted because their group was gone.",
     ["result"],
-    registry=REGISTRY,
 )
-CAPTURED_CACHES: Final = Counter(
+CAPTURED_CACHES: Final = _counter(
     "gkm_captured_caches_total",
     "Caches of captures that were registered, or that ended: Expired, Superseded or NotOffered.",
     ["result"],
-    registry=REGISTRY,
 )
-CAPTURE_REFUSALS: Final = Counter(
-    "gkm_capture_refusals_total", "Announced captures that were not registered, by reason.", ["reason"],
-    registry=REGISTRY,
-)  # fmt: skip
-CAPTURED_CACHES_RETAINED: Final = Gauge(
+CAPTURE_REFUSALS: Final = _counter(
+    "gkm_capture_refusals_total", "Announced captures that were not registered, by reason.", ["reason"]
+)
+CAPTURED_CACHES_RETAINED: Final = _gauge(
     "gkm_captured_caches_retained",
     "Caches of captures by the reason of their condition Retained, on the leader.",
     ["reason"],
-    registry=REGISTRY,
 )
-GENERATIONS_HELD_BACK: Final = Gauge(
-    "gkm_generations_held_back", "Generations of families with the condition HeldBack, on the leader.",
-    registry=REGISTRY,
-)  # fmt: skip
-LEADS: Final = Gauge("gkm_leader", "Whether this replica is the leader: 1 or 0.", registry=REGISTRY)
-READY: Final = Gauge(
-    "gkm_ready", "What /readyz answers: 1 if this process is ready, or 0.", ["program"], registry=REGISTRY
+GENERATIONS_HELD_BACK: Final = _gauge(
+    "gkm_generations_held_back", "Generations of families with the condition HeldBack, on the leader."
 )
+LEADS: Final = _gauge("gkm_leader", "Whether this replica is the leader: 1 or 0.")
+READY: Final = _gauge("gkm_ready", "What /readyz answers: 1 if this process is ready, or 0.", ["program"])
 
 
-INSTALLED: Final = Gauge(
+INSTALLED: Final = _gauge(
     "gkm_installed",
     "1 if a part of the installation is there and ours, on the leader: csidriver, agent, csi (the DaemonSets).",
     ["part"],
-    registry=REGISTRY,
 )
-LAST_SUCCESS: Final = Gauge(
+LAST_SUCCESS: Final = _gauge(
     "gkm_last_success_timestamp_seconds",
     "Unix time of the last success of a task: a controller, installation, review or certificate.",
     ["task"],
-    registry=REGISTRY,
 )
-BUILD_INFO: Final = Gauge(
-    "gkm_build_info", "1, with the version of this program.", ["program", "version", "python"], registry=REGISTRY
-)
+BUILD_INFO: Final = _gauge("gkm_build_info", "1, with the version of this program.", ["program", "version", "python"])
 
 
 def record_build(program: str) -> None:
