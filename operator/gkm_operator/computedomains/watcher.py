@@ -10,7 +10,6 @@ from gkm.api.computedomains import ComputeDomain
 from gkm.api.grove import PodCliqueSet, SetSpec
 from gkm.api.mnnvl_metadata import NODE_LABEL
 from gkm.api.pod_specs import PodClaim
-from gkm.api.resource_claims import ResourceClaimTemplate
 from gkm.kube.api import Api, Key, ObjectEntry
 from gkm.kube.controller import WatchSet
 from gkm.kube.index import Index
@@ -122,7 +121,8 @@ SETS = PODCLIQUESETS.of(WatchedSet)
 class DomainWatcher:
     """Watches PodCliqueSets, ComputeDomains and claim templates. Thread-safe.
 
-    Subscribe to a watch before `start`. The sets are watched only where their kind is installed.
+    Subscribe to a watch before `start`. The sets are watched only where their kind is installed. Of a large set or
+    domain a watch has a reduced copy (gkm.kube.memory).
     """
 
     def __init__(self, api: Api, on_refused: OnRefused = no_report) -> None:
@@ -147,18 +147,6 @@ class DomainWatcher:
         """Stop the watches within `seconds`."""
         self._watches.close(seconds)
 
-    def pod_clique_set(self, namespace: str, name: str) -> PodCliqueSet | None:
-        """Return a PodCliqueSet as last observed; a reduced copy of a large set (gkm.kube.memory); None if absent."""
-        return self.sets.get(name, namespace)
-
-    def domain(self, namespace: str, name: str) -> ComputeDomain | None:
-        """Return a ComputeDomain as last observed; a reduced copy of a large domain; None if absent."""
-        return self.domains.get(name, namespace)
-
-    def template(self, namespace: str, name: str) -> ResourceClaimTemplate | None:
-        """Return a claim template as last observed; None if absent."""
-        return self.templates.get(name, namespace)
-
     def domains_of(self, workload: Workload) -> tuple[ComputeDomain, ...]:
         """Return the ComputeDomains of a workload, including domains of earlier sets of the same name, in no order."""
         return self._by_workload.get(workload)
@@ -172,7 +160,7 @@ class DomainWatcher:
 
         NVIDIA's controller deletes the claim template first, and the admission policy refuses that while pods use it.
         """
-        template = self.template(domain.metadata.namespace, domain.template)
+        template = self.templates.get(domain.template, domain.metadata.namespace)
         return domain.in_use and template is not None and template.metadata.label(NODE_LABEL) == domain.metadata.uid
 
     def device_classes(
@@ -193,7 +181,7 @@ class DomainWatcher:
             template, name = claim.resource_claim_template_name, claim.resource_claim_name
             found: Iterable[str] | None = None
             if template:
-                made_from = self.template(namespace, template)
+                made_from = self.templates.get(template, namespace)
                 found = None if made_from is None else made_from.device_classes()
             elif name and claims is not None:
                 found = claims.device_classes(namespace, name)

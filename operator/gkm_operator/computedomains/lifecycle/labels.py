@@ -148,7 +148,7 @@ class RootOwners:
 
 
 FindSet = Callable[[str, str], PodCliqueSet | None]
-"""Returns a PodCliqueSet by namespace and name, None if absent."""
+"""Returns a PodCliqueSet by name and namespace, None if absent."""
 
 
 def joins_domain_of_set(pod: WatchedPod, watcher: DomainWatcher, sets: FindSet | None = None) -> bool:
@@ -158,11 +158,11 @@ def joins_domain_of_set(pod: WatchedPod, watcher: DomainWatcher, sets: FindSet |
     takes no pods from it. `sets` finds a set with its template; without, a large set is a set that is not shown.
     """
     metadata = pod.metadata
-    domain = watcher.domain(metadata.namespace, pod.domain)
+    domain = watcher.domains.get(pod.domain, metadata.namespace)
     if domain is not None:
         workload = workload_of(domain)
         return workload is not None and workload.kind is WorkloadKind.SET
-    owner = (sets or watcher.pod_clique_set)(metadata.namespace, metadata.label(PART_OF))
+    owner = (sets or watcher.sets.get)(metadata.label(PART_OF), metadata.namespace)
     replica = replica_index(metadata.label(REPLICA_INDEX))
     return owner is not None and replica is not None and names_domain(owner, replica, pod.domain)
 
@@ -213,7 +213,7 @@ class LabelReconciler:
         """
         if not presence.available:
             return None
-        domain = self._watcher.domain(workload.namespace, workload.name)
+        domain = self._watcher.domains.get(workload.name, workload.namespace)
         if domain is not None and not (domain.written_by_gkm and domain.metadata.label(DOMAIN_LABEL)):
             return None
         domain = domain and self._writer.whole(domain)
@@ -297,11 +297,11 @@ class LabelReconciler:
 
         return [pod for pod in self._pods.labeled(workload.namespace, workload.name) if joins(pod)]
 
-    def _whole_set(self, namespace: str, name: str) -> PodCliqueSet | None:
+    def _whole_set(self, name: str, namespace: str) -> PodCliqueSet | None:
         """Return a set with its template, which the watch does not hold of a large one.
 
         Raises:
             ApiError, Retry: the API server did not answer.
         """
-        found = self._watcher.pod_clique_set(namespace, name)
+        found = self._watcher.sets.get(name, namespace)
         return live_object(self._api, PODCLIQUESETS, namespace, name) if found and found.metadata.oversized else found

@@ -162,7 +162,7 @@ class SetReconciler:
         Raises:
             ApiError, Retry: something failed; what else the set needs was tried, unless it would fail, too.
         """
-        pod_clique_set = self._watcher.pod_clique_set(workload.namespace, workload.name)
+        pod_clique_set = self._watcher.sets.get(workload.name, workload.namespace)
         if not presence.available:
             self._report(pod_clique_set, events.unavailable(presence.message), presence.since)
             return None

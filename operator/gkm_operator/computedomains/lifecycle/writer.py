@@ -157,11 +157,11 @@ class DomainWriter:
         A template that NVIDIA's controller made for a domain that is gone goes, too.
         """
         namespace = desired.workload.namespace
-        holders = [domain for domain in (self._watcher.domain(namespace, name),) if domain is not None]
+        holders = [domain for domain in (self._watcher.domains.get(name, namespace),) if domain is not None]
         holders += self._watcher.domains_with_template(namespace, name)
         if any(self._is_former(desired, holder) for holder in holders):
             return True
-        template = self._watcher.template(namespace, name)
+        template = self._watcher.templates.get(name, namespace)
         foreign = template is not None and not template.metadata.label(NODE_LABEL)
         return foreign or not all(map(desired.is_met_by, holders))
 

@@ -137,11 +137,11 @@ class DomainObserver:
     def observe(self, key: Key) -> ObservedDomain | None:
         """Return the facts about a ComputeDomain that its status needs; None if it does not exist."""
         namespace, name = key
-        domain = self._source.domain(namespace, name)
+        domain = self._source.domains.get(name, namespace)
         if domain is None:
             return None
         pods = self.pods.using(namespace, domain.template)
-        template = self._source.template(namespace, domain.template)
+        template = self._source.templates.get(domain.template, namespace)
         cliques = self._cliques_by_template.get((namespace, domain.template))
         return ObservedDomain(
             domain=domain,
@@ -156,7 +156,7 @@ class DomainObserver:
 
     def orphan(self, namespace: str, name: str) -> ResourceClaimTemplate | None:
         """Return a claim template if its ComputeDomain does not exist any more; else None."""
-        template = self._source.template(namespace, name)
+        template = self._source.templates.get(name, namespace)
         uid = template.metadata.label(NODE_LABEL) if template else ""
         return template if uid and not self._by_uid.get(uid) else None
 

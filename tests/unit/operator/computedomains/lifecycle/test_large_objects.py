@@ -19,7 +19,7 @@ def process(world: World) -> Process:
 
 
 def oversized(process: Process, name: str) -> str:
-    found = process.watcher.domain(NAMESPACE, name)
+    found = process.watcher.domains.get(name, NAMESPACE)
     assert found is not None
     return found.metadata.oversized.partition(":")[0]
 
@@ -28,7 +28,7 @@ def test_a_set_with_many_cliques_has_its_domains(world: World, process: Process)
     world.create_set("test-pcs", *(clique(f"clique-{number}") for number in range(MANY)), replicas=2)
     world.settle(process)
     assert world.domains() == ["test-pcs-0", "test-pcs-1"]
-    held = process.watcher.pod_clique_set(NAMESPACE, "test-pcs")
+    held = process.watcher.sets.get("test-pcs", NAMESPACE)
     assert held is not None
     assert (held.metadata.oversized.partition(":")[0], held.cliques) == ("spec.template.cliques", ())
     world.scale(1)
