@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from gkm.packing.values import Policy
 
+_file = partial(typer.Option, metavar="FILE")
 PlanOutput = StrEnum("PlanOutput", "TABLE JSON YAML MANIFESTS SVG HTML")
 """The output formats of `gkm plan`."""
 UnfoldOutput = StrEnum("UnfoldOutput", "LIST JSON YAML HOSTFILE")
@@ -25,35 +26,30 @@ class PlanOptions:
 
     nodes: Annotated[
         list[Path] | None,
-        typer.Option(
+        _file(
             "--nodes",
-            metavar="FILE",
             help="The output of `kubectl get nodes -o json`; - is standard input. Without it, nodes, pods and plans of "
             "the cluster are read.",
         ),
     ] = None
     runs: Annotated[
         list[Path] | None,
-        typer.Option(
+        _file(
             "--run",
-            metavar="FILE",
             help="A Run, such as the output of `kubectl get run NAME -o json`. Without it, --total-gpus describes one.",
         ),
     ] = None
     pods: Annotated[
         list[Path] | None,
-        typer.Option(
+        _file(
             "--pods",
-            metavar="FILE",
             help="The output of `kubectl get pods -A -o json`, for --nodes; without it, all GPUs of these are free.",
         ),
     ] = None
     claims: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--claims",
-            metavar="FILE",
-            help="The output of `kubectl get resourceclaims -A -o json`, for --pods: their GPUs are in use.",
+        _file(
+            "--claims", help="The output of `kubectl get resourceclaims -A -o json`, for --pods: their GPUs are in use."
         ),
     ] = None
     policy: Annotated[
@@ -70,10 +66,7 @@ class PlanOptions:
         ),
     ] = True
     previous_plan: Annotated[
-        Path | None,
-        typer.Option(
-            "--standing", metavar="FILE", help="The run's PlacementPlan: plan again, and move as little as possible."
-        ),
+        Path | None, _file("--standing", help="The run's PlacementPlan: plan again, and move as little as possible.")
     ] = None
     pods_pending: Annotated[
         bool,

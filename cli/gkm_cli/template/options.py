@@ -1,6 +1,7 @@
 """The options of `gkm template`."""
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -8,9 +9,9 @@ import typer
 
 from gkm_cli.output import ManifestOutput
 
+_file = partial(typer.Option, metavar="FILE")
 ConfigOption = Annotated[
-    Path | None,
-    typer.Option("--config", metavar="FILE", help="A GKM configuration file; GKM uses its section taskGroups."),
+    Path | None, _file("--config", help="A GKM configuration file; GKM uses its section taskGroups.")
 ]
 
 
@@ -18,16 +19,10 @@ ConfigOption = Annotated[
 class RenderOptions:
     """The files to render. A file may hold manifests of several kinds; each option uses its own kinds."""
 
-    templates: Annotated[
-        list[Path],
-        typer.Option("--templates", metavar="FILE", help="Manifests of GroupTemplates; - is standard input."),
-    ]
-    pool: Annotated[Path, typer.Option("--pool", metavar="FILE", help="Manifests of Pools, with the group's Pool.")]
+    templates: Annotated[list[Path], _file("--templates", help="Manifests of GroupTemplates; - is standard input.")]
+    pool: Annotated[Path, _file("--pool", help="Manifests of Pools, with the group's Pool.")]
     group: Annotated[
-        Path | None,
-        typer.Option(
-            "--group", metavar="FILE", help="The manifest of a TaskGroup; without it, a sample group of the one pool."
-        ),
+        Path | None, _file("--group", help="The manifest of a TaskGroup; without it, a sample group of the one pool.")
     ] = None
     config: ConfigOption = None
     output: Annotated[ManifestOutput, typer.Option("-o", "--output", help="The output format.")] = ManifestOutput.TABLE

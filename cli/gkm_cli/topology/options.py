@@ -2,14 +2,15 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+_file = partial(typer.Option, metavar="FILE")
 NodesOption = Annotated[
-    list[Path],
-    typer.Option("--nodes", metavar="FILE", help="The output of `kubectl get nodes -o json`; - is standard input."),
+    list[Path], _file("--nodes", help="The output of `kubectl get nodes -o json`; - is standard input.")
 ]
 ConfigOption = Annotated[
     Path | None, typer.Option("--config", help="A GKM configuration file; GKM uses its section topology.")
@@ -43,33 +44,25 @@ class SourceOptions:
 
     nodes: Annotated[
         list[Path] | None,
-        typer.Option(
+        _file(
             "--nodes",
-            metavar="FILE",
             help="The output of `kubectl get nodes -o json`; - is standard input. Without it, the cluster is read.",
         ),
     ] = None
     fabrics: Annotated[
-        list[Path] | None,
-        typer.Option("--fabrics", metavar="FILE", help="The output of `kubectl get nodefabrics -o json`."),
+        list[Path] | None, _file("--fabrics", help="The output of `kubectl get nodefabrics -o json`.")
     ] = None
     ibnetdiscover: Annotated[
-        list[Path] | None,
-        typer.Option("--ibnetdiscover", metavar="FILE", help="The output of ibnetdiscover, as it is or by gzip."),
+        list[Path] | None, _file("--ibnetdiscover", help="The output of ibnetdiscover, as it is or by gzip.")
     ] = None
     ufm: Annotated[
-        list[Path] | None,
-        typer.Option("--ufm", metavar="FILE", help="The answer of UFM to GET /ufmRest/resources/ports, page by page."),
+        list[Path] | None, _file("--ufm", help="The answer of UFM to GET /ufmRest/resources/ports, page by page.")
     ] = None
     lldp: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--lldp", metavar="FILE", help="A JSON object with the output of `lldpcli -f json show neighbors` by node."
-        ),
+        _file("--lldp", help="A JSON object with the output of `lldpcli -f json show neighbors` by node."),
     ] = None
-    tree_file: Annotated[
-        Path | None, typer.Option("--tree-file", metavar="FILE", help="A tree of domains, or a model of topograph.")
-    ] = None
+    tree_file: Annotated[Path | None, _file("--tree-file", help="A tree of domains, or a model of topograph.")] = None
     config: ConfigOption = None
 
     @property
