@@ -27,7 +27,7 @@ from gkm.mounts.relocation.tree_writer import Unrelocatable
 from gkm_cli.cache.extraction import relocate
 from gkm_cli.cache.run_store import RunStore, retried_while_busy
 
-_SEALED, _SEALED_FILE = 0o555, 0o444
+_SEALED_FILE = 0o444
 _OPEN, _OPEN_FILE = 0o755, 0o644
 _EXECUTABLE = 0o100
 
@@ -96,7 +96,7 @@ def view(store: RunStore, digest: str) -> Path:
     if not content.exists():
         with store.building():
             work = _build(store, digest, content, os.link, _SEALED_FILE)
-            _seal(str(work / entry.CONTENT))
+            entry.seal(str(work / entry.CONTENT))
             files.sync_file_system(work)
             _publish(store, work, path)
     return content
@@ -152,12 +152,3 @@ def _copy(source: str, destination: str) -> None:
     shutil.copy(source, destination, follow_symlinks=False)
     is_executable = os.lstat(destination).st_mode & _EXECUTABLE
     os.chmod(destination, _OPEN if is_executable else _OPEN_FILE)  # noqa: PTH101 -- as above
-
-
-def _seal(directory: str) -> None:
-    """Remove the write permission of directories; the files are links to sealed ones, or sealed."""
-    with os.scandir(directory) as found:
-        for one in found:
-            if one.is_dir(follow_symlinks=False):
-                _seal(one.path)
-    os.chmod(directory, _SEALED)  # noqa: PTH101 -- as above

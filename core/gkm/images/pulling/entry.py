@@ -14,7 +14,7 @@ from gkm.hoststate.trees import remove as remove_tree
 from gkm.images.pulling import file_list
 from gkm.images.pulling.file_list import FileList, ListedFile
 
-__all__ = ("FileList", "ListedFile", "StoreEntry", "exists", "find", "publish", "remove_tree")
+__all__ = ("FileList", "ListedFile", "StoreEntry", "exists", "find", "publish", "remove_tree", "seal")
 
 CONTENT = "cache"
 """The directory of an entry that pods mount."""
@@ -86,7 +86,7 @@ def publish(layout: Layout, work: Path, listed: FileList, manifest: bytes) -> St
     file_list.write(work / FILE_LIST, listed)
     for name in (MANIFEST, FILE_LIST):
         (work / name).chmod(_SEALED_FILE)
-    _seal(str(work / CONTENT))
+    seal(str(work / CONTENT))
     # The entry's own directory stays writable for its owner: renaming a directory needs write permission on it unless
     # the agent has a capability that overrides it, and pods see only CONTENT. Setting every mode makes the umask
     # irrelevant.
@@ -103,11 +103,11 @@ def publish(layout: Layout, work: Path, listed: FileList, manifest: bytes) -> St
     return StoreEntry(listed.digest, path, listed.size_bytes, len(listed.files))
 
 
-def _seal(directory: str) -> None:
+def seal(directory: str) -> None:
     """Remove the write permission of directories; their files have no such permission."""
     # scandir, because os.walk reads all names of a directory at once and an image decides their number.
     with os.scandir(directory) as found:
         for one in found:
             if one.is_dir(follow_symlinks=False):
-                _seal(one.path)
+                seal(one.path)
     os.chmod(directory, _SEALED_DIRECTORY)  # noqa: PTH101 -- one of thousands: no path object for each
