@@ -135,8 +135,6 @@ GENERATIONS_HELD_BACK: Final = _gauge(
 )
 LEADS: Final = _gauge("gkm_leader", "Whether this replica is the leader: 1 or 0.")
 READY: Final = _gauge("gkm_ready", "What /readyz answers: 1 if this process is ready, or 0.", ["program"])
-
-
 INSTALLED: Final = _gauge(
     "gkm_installed",
     "1 if a part of the installation is there and ours, on the leader: csidriver, agent, csi (the DaemonSets).",

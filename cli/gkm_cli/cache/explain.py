@@ -36,8 +36,6 @@ MAX_POD_BYTES = 1 << 20
 _MAX_KEY_FILES = 64
 _AFTER_START = "start the pod: gkm why POD names the factor, if one differs"
 _CORRECT = "give the pod the value that the cache has, or build the cache with the pod's value"
-
-
 _UNREADABLE: Final = {Reason.GPU_LOST, Reason.NO_GPU}
 _REFERENCE: Final = re.compile(r"\$\([^)]*\)")
 _TAG: Final = re.compile(r"[^@]*/vllm-openai:v?([0-9]+\.[0-9]+\.[0-9]+)(?:[@+-].*)?", re.ASCII)
@@ -45,7 +43,11 @@ _TAG: Final = re.compile(r"[^@]*/vllm-openai:v?([0-9]+\.[0-9]+\.[0-9]+)(?:[@+-].
 
 
 class Comparison(StrEnum):
-    """Whether a factor of the cache key is equal for the pod, different or unknown."""
+    """Whether a factor of the cache key is equal for the pod, different or unknown.
+
+    No pod states all factors: a runtime keys on its configuration, its code and the shapes that it meets, too. So a
+    difference proves a miss, and a hit cannot be proven.
+    """
 
     EQUAL = "equal"
     OTHER = "other"

@@ -32,7 +32,7 @@ _LISTED_FACTOR = 10
 
 
 class TagState(StrEnum):
-    """The result of `gkm cache sign_tags --all-tags` for a tag; programs read these words."""
+    """The result of `gkm cache sign --all-tags` for a tag; programs read these words."""
 
     SIGNED = "signed"
     ALREADY = "already signed"
@@ -51,7 +51,9 @@ class TagResult:
 
 
 def sign_tags(repository: str, limit: int, options: SigningOptions, access: RegistryAccess, output: Output) -> None:
-    """Sign the images of all tags of a repository, and print a line for each when it is done.
+    """Sign the images of all tags of a repository by one key, and print a line for each when it is done.
+
+    A repeated run signs what is left: the signatures in the registry are the only record.
 
     Raises:
         UsageError: the reference names one image.

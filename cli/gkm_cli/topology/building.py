@@ -57,8 +57,6 @@ _MANAGED = re.compile(r"MF\d{1,3};([^:;]+):[^:;]+")
 _GZIP = b"\x1f\x8b"
 _GZIP_WINDOW = 31  # zlib: 16 for the header of gzip, and 15
 _PRINTED_BY = {"ibnetdiscover": "ibnetdiscover", "ufm": "curl -su USER https://UFM/ufmRest/resources/ports"}
-
-
 DEFAULT_NAME = "gkm"
 """The name of a topology whose name is not configured."""
 _NFD_NAMESPACE = "node-feature-discovery"

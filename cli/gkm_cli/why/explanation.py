@@ -27,8 +27,6 @@ from gkm_cli.why.outcomes import kubectl
 
 _MAX_NAMES = 5
 _WORST = (State.BROKEN, State.NOT_CHECKED, State.OK)
-
-
 MAX_PODS: Final = 50
 """Pods whose links are walked: each needs some requests."""
 _POD_KINDS = ("pod", "pods", "po")

@@ -42,8 +42,6 @@ _SPELLING = "correct spec.image, or push the image"
 _SUSPICIOUS = "check registry, mirrors and proxies; build and push the image again"
 _LATER = "run the command again in a minute"
 _OTHER = "docs/reference/reasons.md explains this reason"
-
-
 AGAIN = "the agent tries again by itself, until capture.retention ends or newer captures fill capture.maxBytes"
 _LOST = "the files were not copied, they are lost: free space, repair the node, or let the pod write fewer files"
 _WHO_RUNS = "look at who runs in the pod before anything else"

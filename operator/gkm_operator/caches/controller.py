@@ -44,7 +44,7 @@ STATUS_WORKERS = 2
 
 
 class ImagePods:
-    """Indexes pods by the references of their image volumes.
+    """Indexes pods by the references of their image volumes: no agent reports about these.
 
     `changed` is called with caches whose totals may have changed. Thread-safe.
     """

@@ -80,8 +80,6 @@ KINDS: tuple[Resource[Any], ...] = (
     PROVIDER_TREES.of(BundledTree),
     NODES.of(BundledNode),
 )
-
-
 _MODE = 0o600
 
 

@@ -26,8 +26,6 @@ MAX_BYTES = 4 << 20
 MAX_VALUES = 1 << 17
 """Limit of YAML values: 100,000 nodes listed one by one."""
 _LINE = re.compile(r"line \d{1,9}")
-
-
 MAX_NODES = 200_000
 BLOCK_LEVEL = "nvlink"
 

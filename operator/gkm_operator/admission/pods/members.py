@@ -116,8 +116,6 @@ CACHES, CLUSTER_CACHES = GKMCACHES.of(ThinCache), CLUSTERGKMCACHES.of(ThinCache)
 NAMESPACES: Resource[ThinNamespace] = Resource(
     "v1", "Namespace", "namespaces", namespaced=False, type=ThinNamespace, metadata_only=True
 )
-
-
 _MAX_MEMBERS: Final = 256
 """Limit of members of a family that one review looks at; a user can create any number."""
 

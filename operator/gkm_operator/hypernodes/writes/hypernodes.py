@@ -50,7 +50,11 @@ CONTEST_SECONDS = 300.0
 
 @dataclass(slots=True)
 class OwnWrites:
-    """Remembers how the API server stored this process's writes, and when it repaired a change by another writer."""
+    """Remembers how the API server stored this process's writes, and when it repaired a change by another writer.
+
+    A change is repaired once, then left alone for a while. Two writers that both repair one object would write forever,
+    and each write makes Volcano's scheduler build its tree anew.
+    """
 
     _specs: dict[str, HyperNodeSpec] = field(default_factory=dict)
     _repaired: dict[str, float] = field(default_factory=dict)

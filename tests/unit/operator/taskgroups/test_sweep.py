@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import CONFIGMAPS
-from gkm_operator.taskgroups.controller import MAX_DELETIONS, REST_SECONDS
+from gkm_operator.taskgroups.sweep import MAX_DELETIONS, REST_SECONDS
 from support.kube.interposed_api import Call
 from support.operator.group_witness import GROUPS, LABEL, NAMESPACE, RAW_TEMPLATES, UID_LABEL, an_object
 from support.operator.plans import everything
