@@ -80,7 +80,7 @@ def test_a_signal_reaches_the_process_and_no_other(server: ForkServer, tmp_path:
     until(lambda: (tmp_path / "one").exists() and (tmp_path / "other").exists(), "both run")
     one.send_signal(signal.SIGTERM)
     assert one.wait(SECONDS) == -signal.SIGTERM
-    with pytest.raises(subprocess.TimeoutExpired):
+    with pytest.raises(subprocess.TimeoutExpired, match="timed out after 0"):
         other.wait(0)
     assert other.kill() == -signal.SIGKILL
     other.send_signal(signal.SIGTERM)

@@ -2,6 +2,8 @@
 
 import json
 import queue
+import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -27,6 +29,8 @@ _SERVICES: tuple[ServiceDescriptor, ...] = (
 DEADLINE_SECONDS = 60.0
 DEADLINE = scaled(DEADLINE_SECONDS)
 MAIN = ("-m", "gkm_csi.main")
+_CREDENTIALS = struct.Struct("3i")
+"""struct ucred of the process that called listen(2): pid, uid and gid (unix(7))."""
 
 
 class Client:
@@ -117,7 +121,9 @@ class Driver:
         return self.files.kubelet / "plugins_registry" / "csi.gkm.io-reg.sock"
 
     def answers(self) -> bool:
-        """Return whether the driver answers its Probe, as kubelet's startup probe asks.
+        """Return whether this process answers its Probe, as kubelet's startup probe asks.
+
+        A predecessor that stops listens on the same path, and answers until it has seen its signal.
 
         Raises:
             AssertionError: the driver has ended; the message holds what it said.
@@ -125,6 +131,8 @@ class Driver:
         if self.process.poll() is not None:
             self.wait_for("end")
             raise AssertionError(f"gkm-csi ended; it said: {self.logged}")
+        if _listener(self.socket) != self.process.pid:
+            return False
         # A client of its own for each look: one that was refused waits a second before it connects again.
         with Client(self.socket) as client:
             try:
@@ -185,6 +193,16 @@ def driver(
         reader.join(DEADLINE)
         if reader.is_alive():
             raise AssertionError("gkm-csi was killed, and something still holds its standard error")
+
+
+def _listener(path: Path) -> int | None:
+    """Return the process that listens on a socket; None if there is none."""
+    with socket.socket(socket.AF_UNIX) as client:
+        try:
+            client.connect(str(path))
+        except OSError:
+            return None
+        return int(_CREDENTIALS.unpack(client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))[0])
 
 
 def _read(running: Driver) -> None:
