@@ -1,7 +1,8 @@
 """Is the figure of bench_followed's stream chance? The same stream with other seeds, planned without a cluster.
 
-With seed 1 at load 0.80, the controllers and Kueue's scheduler rejected exactly what these functions reject, so more
-seeds need neither. One pool without domains places every run for which there are nodes.
+With seed 1 at loads 0.80 and 0.90, the controllers and Kueue's scheduler decided each run exactly as these functions
+do, its domains included, so more seeds need neither. One pool without domains places every run for which there are
+nodes.
 `PYTHONPATH=tests python bench/followed_stream_seeds.py` prints the means of GPU-hours rejected and of domains a run,
 and what each seed rejected.
 """
