@@ -1,7 +1,6 @@
 """Private keys of every accepted kind, as the content of files."""
 
 from collections.abc import Callable
-from functools import cache
 
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
@@ -13,9 +12,8 @@ KINDS: dict[str, Callable[[], SupportedPrivateKey]] = {
     "p256": lambda: ec.generate_private_key(ec.SECP256R1()),
     "p384": lambda: ec.generate_private_key(ec.SECP384R1()),
     "p521": lambda: ec.generate_private_key(ec.SECP521R1()),
-    # Made once: the search for its primes takes up to seconds.
-    "rsa2048": cache(lambda: rsa.generate_private_key(65537, 2048)),
-    "rsa4096": cache(lambda: rsa.generate_private_key(65537, 4096)),
+    "rsa2048": lambda: rsa.generate_private_key(65537, 2048),
+    "rsa4096": lambda: rsa.generate_private_key(65537, 4096),
     "ed25519": ed25519.Ed25519PrivateKey.generate,
 }
 
