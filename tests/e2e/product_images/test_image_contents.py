@@ -20,7 +20,8 @@ LARGEST = {"agent": 100 * MB, "csi": 30 * MB, "operator": 150 * MB}
 """Beyond the base image: the limits of the issue that asked for these images."""
 IMPORTS = Path(unpacked.__file__).with_name("imports.py").read_text()
 PYTHON = "/opt/gkm/bin/python"
-ARM64 = pytest.param("arm64", marks=pytest.mark.heavy)
+ARM64 = pytest.param("arm64", marks=[pytest.mark.heavy, pytest.mark.timeout(3600)])
+"""The first test builds the images, whose programs for arm64 the processor emulates: ten minutes and more."""
 
 
 @pytest.fixture(scope="module", params=["", ARM64], ids=lambda architecture: architecture or "here")

@@ -16,6 +16,7 @@ LARGE = (
     "kubernetes",
     "msgspec",
     "numpy",
+    "pydantic",
     "re2",
     "sigstore",
     "urllib3",
@@ -41,11 +42,11 @@ def test_a_command_without_a_kubeconfig_imports_no_client(arguments: list[str]) 
         f"import sys; sys.argv = ['gkm', *{arguments!r}, '--kubeconfig', '/nowhere']\n"
         "from gkm_cli.main import main\n"
         "try: main()\n"
-        "finally: print('kubernetes' in sys.modules, file=sys.stderr)"
+        "finally: print(sorted(set(sys.modules) & {'kubernetes', 'pydantic'}), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     error, imported = done.stderr.splitlines()
-    assert (done.returncode, imported) == (1, "False")
+    assert (done.returncode, imported) == (1, "[]")
     assert error.startswith("error: the kubeconfig cannot be used: /nowhere: No such file or directory; ")
 
 

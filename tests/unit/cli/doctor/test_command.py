@@ -56,9 +56,9 @@ def test_a_kubeconfig_or_context_that_does_not_exist_is_one_line(tmp_path: Path,
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (["--grace", "-1"], "'--grace': Input should be greater than or equal to 0"),
+        (["--grace", "-1"], "'--grace': -1.0 is not in the range 0<=x<=86400"),
         (["--check", "nonsense"], "there is no check nonsense"),
-        (["--grace", "x"], "'--grace': Input should be a valid number"),
+        (["--grace", "x"], "'--grace': 'x' is not a valid float"),
         (["-o", "xml"], "'xml' is not one of"),
         (["extra"], "unexpected extra argument(s) (extra)"),
     ],
