@@ -13,16 +13,19 @@ _PROSE = r"deletes|has|lists|prints|says|shows|writes"
 _KUBECTL = re.compile(rf"\b(kubectl [a-z][^`;,():|]*?)(?= (?:{_PROSE})\b|[`;,():|]|$)")
 _MAKERS = {"kubectl": ("kubectl",), "command": ()}
 """The functions that quote the words of a command line, and the words that each puts in front."""
+_OF_A_COMMAND = re.compile(r"\bgkm [a-z]|\bkubectl\b|\bcommand\(")
+"""Each file with a command line has it: the other files, most of them, need not be parsed."""
 
 
 @cache
 def texts() -> tuple[tuple[str, str], ...]:
-    """Return (place, text) of each string of the products, but docstrings."""
+    """Return (place, text) of each string, but docstrings, in the files of the products with command lines."""
     return tuple(found for root in SOURCES for path in sorted((ROOT / root).rglob("*.py")) for found in _texts(path))
 
 
 def _texts(path: Path) -> Iterator[tuple[str, str]]:
-    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    source = path.read_text(encoding="utf-8")
+    nodes = list(ast.walk(ast.parse(source))) if _OF_A_COMMAND.search(source) else []
     docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
     inner = {id(each) for node in nodes if isinstance(node, ast.JoinedStr) for each in node.values}
     left_out = docstrings | inner
