@@ -52,7 +52,7 @@ _DAMAGED: Final = frozenset(
     {Reason.METADATA_MISSING, Reason.METADATA_INVALID, Reason.DIGEST_MISMATCH, Reason.UNSAFE_CONTENT, Reason.TOO_LARGE}
 )
 _NO_IMAGE: Final = (CaptureState.CAPTURED, CaptureState.DUPLICATE, CaptureState.REFUSED)
-"""The states of a capture without an image, now or later."""
+"""A capture in one of these states replaces no other one: it was not inspected yet, or its files get no image."""
 _UNKNOWN_HARDWARE: Final = frozenset({Reason.NO_GPU, Reason.GPU_LOST})
 
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from support.arm64 import debian, root
 from support.host.waiting import scaled
 from support.peers.missing import Missing
-from support.product_images.build import ROOT
 
 QEMU = "qemu-system-aarch64"
 HARDWARE = (
@@ -27,6 +26,15 @@ SOURCE = "/src"
 PATHS = ("core", "agent", "csi", "operator", "cli", "tests", "scripts", "bench")
 SLOWER = 20
 """By how much deadlines of tests are longer in it."""
+ENVIRONMENT = {
+    "HOME": "/root",
+    "PATH": "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "LANG": "C.UTF-8",
+    "GKM_TIER": "check",
+    "GKM_TEST_TIME_SCALE": str(SLOWER),
+    "PYTHONPATH": ":".join(f"{SOURCE}/{name}" for name in PATHS),
+}
+_EXPORTED = " ".join(f"{name}={value}" for name, value in ENVIRONMENT.items())
 INIT = f"""#!/bin/sh
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
@@ -40,8 +48,7 @@ mount -t cgroup2 cgroup /sys/fs/cgroup
 ln -s /proc/self/fd /dev/fd
 insmod /overlay.ko
 ip link set lo up
-export HOME=/root PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8
-export GKM_TIER=check GKM_TEST_TIME_SCALE={SLOWER} PYTHONPATH={":".join(f"{SOURCE}/{name}" for name in PATHS)}
+export {_EXPORTED}
 cd {SOURCE}
 sh /command </dev/null
 echo "ended: $?"
@@ -95,11 +102,7 @@ def tests(*arguments: str) -> str:
 def _first_root(kernel: Path, script: str, directory: Path) -> Path:
     """Return one archive of the root, our files, a module of the kernel and the script."""
     added, first = directory / "added", directory / "root.cpio"
-    checkout = f"{added}{SOURCE}"
-    Path(checkout).mkdir(parents=True)
-    # Files that are not committed too, and without what was built here.
-    copying = 'git -C "$0" ls-files -z -co --exclude-standard | tar -C "$0" --null -cT - | tar -xC "$1"'
-    subprocess.run(["bash", "-euo", "pipefail", "-c", copying, str(ROOT), checkout], check=True)
+    root.copy_checkout(Path(f"{added}{SOURCE}"))
     shutil.copy(kernel / "overlay.ko", added)
     (added / "command").write_text(script, encoding="utf-8")
     (added / "init").write_text(INIT, encoding="utf-8")

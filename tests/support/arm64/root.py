@@ -54,6 +54,19 @@ def packing(directory: Path, archive: Path) -> str:
     return f"cd {shlex.quote(str(directory))} && busybox find . | busybox cpio -o -H newc >>{shlex.quote(str(archive))}"
 
 
+def unpack(directory: Path) -> None:
+    """Unpack the root into an empty directory (root)."""
+    with archive().open("rb") as packed:
+        subprocess.run(["busybox", "cpio", "-idm"], cwd=directory, stdin=packed, stderr=subprocess.DEVNULL, check=True)
+
+
+def copy_checkout(directory: Path) -> None:
+    """Make a directory with our files: those that are not committed too, and without what was built here."""
+    directory.mkdir(parents=True)
+    copying = 'git -C "$0" ls-files -z -co --exclude-standard | tar -C "$0" --null -cT - | tar -xC "$1"'
+    subprocess.run(["bash", "-euo", "pipefail", "-c", copying, str(product_images.ROOT), str(directory)], check=True)
+
+
 def locked_for_arm64(lock: str) -> str:
     """Return a lock without the distributions of x86_64 alone: pip reads the markers of its own machine."""
     return _OTHER_MACHINES.sub("", lock)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from gkm.images.signing.keys import PrivateKey, encrypted
 from support.cli.command import gkm
 from support.kube import kubeconfigs
 from support.kube.raw_server import Answer, RawServer, response
@@ -40,8 +41,9 @@ class Place:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Place]:
-    made = gkm("keygen", "--output-key-prefix", tmp_path / "team", env={**os.environ, "COSIGN_PASSWORD": PASSWORD})
-    assert made.returncode == 0, made.stderr
+    key = PrivateKey.new()
+    (tmp_path / "team.key").write_bytes(encrypted(key, PASSWORD.encode(), scrypt_n=2))
+    (tmp_path / "team.pub").write_bytes(key.public.pem)
     parts = {"cosign.key": "team.key", "cosign.pub": "team.pub"}
     found = Place(tmp_path, {name: (tmp_path / file).read_bytes() for name, file in parts.items()})
     found.data["cosign.password"] = PASSWORD.encode()

@@ -1,9 +1,9 @@
 """`--key env://VARIABLE` takes a key from the environment, as cosign does, to sign and to verify."""
 
 import os
-from pathlib import Path
 
 import pytest
+from gkm.images.signing.keys import PrivateKey, encrypted
 from support.cli.command import gkm
 from support.registry.server import Registry
 
@@ -11,12 +11,11 @@ PASSWORD = "words"
 
 
 @pytest.fixture
-def variables(tmp_path: Path) -> dict[str, str]:
+def variables() -> dict[str, str]:
     """The environment with a key pair, and the password of the private one."""
-    environment = {**os.environ, "COSIGN_PASSWORD": PASSWORD}
-    made = gkm("keygen", "--output-key-prefix", tmp_path / "team", env=environment)
-    assert made.returncode == 0, made.stderr
-    return environment | {"PRIVATE": (tmp_path / "team.key").read_text(), "PUBLIC": (tmp_path / "team.pub").read_text()}
+    key = PrivateKey.new()
+    pair = {"PRIVATE": encrypted(key, PASSWORD.encode(), scrypt_n=2).decode(), "PUBLIC": key.public.pem.decode()}
+    return {**os.environ, "COSIGN_PASSWORD": PASSWORD, **pair}
 
 
 def test_a_signature_by_such_a_key_verifies_by_such_a_key(

@@ -139,10 +139,10 @@ def test_eight_scopes_with_ceilings_are_planned_exactly(
 ) -> None:
     # The seconds are the last resort of a user on a slow machine; search nodes alone limit this search.
     monkeypatch.setattr(planner, "SECONDS", 600.0)
-    nodes = workspace.write("many.json", listed(*(node(f"n{number}", f"d{number}") for number in range(300))))
-    scopes = [{"name": f"s{number}", "maxGPUs": 800 + 8 * number} for number in range(8)]
+    nodes = workspace.write("many.json", listed(*(node(f"n{number}", f"d{number}") for number in range(100))))
+    scopes = [{"name": f"s{number}", "maxGPUs": 264 + 8 * number} for number in range(8)]
     code, found = workspace.plan(
-        nodes=nodes, run=workspace.write("scopes.json", run(gpus=2400, groupGPUs=8, scopes=scopes))
+        nodes=nodes, run=workspace.write("scopes.json", run(gpus=800, groupGPUs=8, scopes=scopes))
     )
     assert code == 0
     assert found["metrics"]["gap"] == 0
