@@ -16,7 +16,7 @@ from support.kube.grown_objects import grown_objects
 from support.kube.reflectors import Watched, all_watched
 
 LIMIT = 4 << 10
-WARM_UP, OBJECTS = 2, 6
+WARM_UP, OBJECTS = 2, 4
 """The decoder, and checks of types, remember something of the first objects."""
 OF_A_CACHE = 1536
 """20,000 caches then take 30 MiB, and an agent, which takes 70 without caches, 100 of its 128 MiB."""
