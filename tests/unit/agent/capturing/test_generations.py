@@ -14,10 +14,11 @@ from gkm.images import cache
 from gkm.images.pulling import pull
 from gkm.images.reference import Reference
 from gkm_agent.capturing import inspection
+from gkm_agent.capturing import steps as capturing_steps
 from gkm_agent.capturing.family_base import WORK as UNION
 from gkm_agent.capturing.family_base import family_of
 from gkm_agent.capturing.progress import CaptureOrigin, CaptureState
-from gkm_agent.capturing.steps import MAX_ATTEMPTS, CaptureSteps
+from gkm_agent.capturing.steps import CaptureSteps
 from support.agent.capturing import H100_KERNEL, CaptureNode, write_key
 from support.agent.generations import FAMILY, FamilyNode
 from support.images.directories import RANK, component
@@ -266,15 +267,16 @@ def test_a_capture_begins_again_on_a_generation_that_does_not_come_from_it(node:
     assert node.report("csi-2").image == again.image
 
 
-def test_a_capture_begins_again_a_few_times_at_most(node: FamilyNode) -> None:
+def test_a_capture_begins_again_a_few_times_at_most(node: FamilyNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capturing_steps, "MAX_ATTEMPTS", 3)
     first_generation(node)
     with_second_kernel(node, "csi-2")
     node.report("csi-2")
     record = node.node.progress("csi-2")
-    assert record.attempts < MAX_ATTEMPTS
+    assert record.attempts < 3
     steps = node.node.worker()._steps
     others = []
-    for number in range(MAX_ATTEMPTS + 2):
+    for number in range(5):
         with_second_kernel(node, f"csi-x{number}", chr(ord("D") + number) * 52)
         (node.node.layout.captured / "csi-2").rename(node.node.root / "aside")
         report = node.report(f"csi-x{number}")
@@ -282,7 +284,7 @@ def test_a_capture_begins_again_a_few_times_at_most(node: FamilyNode) -> None:
         node.choose(report)
         others.append(steps.begin_again(node.node.layout.captured / "csi-2"))
         node.report("csi-2")
-    assert others.count(True) == MAX_ATTEMPTS
+    assert others.count(True) == 3
 
 
 @pytest.mark.parametrize(
