@@ -88,10 +88,10 @@ def group_objects(rendered: Sequence[Json], group: TaskGroup, settings: TaskGrou
             raise TemplateInvalid(f"{where}: the name has more than {MAX_NAME} characters")
         if key in objects:
             raise TemplateInvalid(f"{where}: two templates of the pool render to this object; their names must differ")
-        labels = each["metadata"].get("labels")
-        if not isinstance(labels, dict | None):
-            raise TemplateInvalid(f"{where}: metadata.labels is a {type(labels).__name__}, not an object")
-        annotations = each["metadata"].get("annotations")
+        labels, annotations = (each["metadata"].get(field) for field in ("labels", "annotations"))
+        for field, value in (("labels", labels), ("annotations", annotations)):
+            if not isinstance(value, dict | None):
+                raise TemplateInvalid(f"{where}: metadata.{field} is a {type(value).__name__}, not an object")
         metadata = {
             "name": each["metadata"]["name"],
             "namespace": group.metadata.namespace,

@@ -28,7 +28,7 @@ from gkm_operator.taskgroups import conditions
 from gkm_operator.taskgroups.conditions import ConditionCause
 from gkm_operator.taskgroups.decisions import LOOK_SECONDS, GroupObservation, Pods
 from gkm_operator.taskgroups.members import JOB, GroupInventory, GroupMember, Living, Seen, Sight, watched
-from gkm_operator.taskgroups.watcher import GroupWatcher
+from gkm_operator.taskgroups.watcher import GroupWatcher, value_at
 
 _MAX_PODS, _PAGE = 100, 10
 """Limits of pods that are read, and of pods in one page: a whole pod has up to 1.5 MB."""
@@ -270,6 +270,5 @@ def _threshold(each: GroupObject) -> int | None:
     """Return the threshold of the Job of a test, in GB/s; None for any other object."""
     if each.manifest is None or KindName.of(each.api_version, each.kind) != JOB:
         return None
-    annotations = each.manifest.get("metadata", {}).get("annotations") or {}
-    text = str(annotations.get(NVLINK_TEST_ANNOTATION, ""))[:_MAX_DIGITS]
+    text = str(value_at(each.manifest, "metadata", "annotations", NVLINK_TEST_ANNOTATION))[:_MAX_DIGITS]
     return int(text) if text.isascii() and text.isdecimal() else None

@@ -111,14 +111,14 @@ def _status(found: TaskGroupStatus) -> TaskGroupStatus:
 
 
 def _identified(found: GroupObject) -> GroupObject:
-    threshold = _at(found.manifest, "metadata", "annotations", NVLINK_TEST_ANNOTATION)
+    threshold = value_at(found.manifest, "metadata", "annotations", NVLINK_TEST_ANNOTATION)
     if not isinstance(threshold, str):
         return structs.replace(found, manifest=None)
     annotations = {NVLINK_TEST_ANNOTATION: threshold[:_MAX_THRESHOLD]}
     return structs.replace(found, manifest={"metadata": {"annotations": annotations}})
 
 
-def _at(value: Any, *path: str) -> object:  # noqa: ANN401 -- JSON
+def value_at(value: Any, *path: str) -> object:  # noqa: ANN401 -- JSON
     """Return the value of a manifest at a path; None if it has no value there."""
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None

@@ -149,6 +149,7 @@ def test_a_kind_that_left_the_list_is_refused_again() -> None:
         ([config_map("a" * 254)], "253"),
         ([config_map("")], "metadata.name"),
         ([config_map(metadata={"labels": ["a"]})], "labels is a list"),
+        ([config_map(metadata={"annotations": "a"})], "annotations is a str"),
         ([config_map(data={"x": "x" * MAX_GROUP_BYTES})], str(MAX_GROUP_BYTES)),
     ],
 )

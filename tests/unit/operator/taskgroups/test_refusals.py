@@ -8,11 +8,12 @@ from gkm.api.task_group_settings import AllowedKind, TaskGroups
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import CONFIGMAPS, Json, Resource
 from support.operator import group_witness, taskgroups
-from support.operator.group_witness import DOMAINS, RAW_POOLS, RAW_TEMPLATES, SERVED, FakeRenderer, an_object
+from support.operator.group_witness import DOMAINS, JOBS, RAW_POOLS, RAW_TEMPLATES, SERVED, FakeRenderer, an_object
 from support.operator.plans import PODS
 from support.operator.taskgroups import Process, World, refusing, settled, template
 
 CM = an_object(CONFIGMAPS, "files-{{ WF_GROUP_NAME }}", data={"a": "b"})
+ANNOTATED = an_object(JOBS, "a", metadata={"name": "a", "annotations": "no object"})
 
 
 def delete_held(world: World, resource: Resource[Json], name: str) -> None:
@@ -30,6 +31,7 @@ def delete_held(world: World, resource: Resource[Json], name: str) -> None:
         (lambda world: delete_held(world, RAW_TEMPLATES, "t1"), "TemplateMissing"),
         (lambda world: template(world, an_object(CONFIGMAPS, "a", metadata={})), "TemplateInvalid"),
         (lambda world: template(world, an_object(PODS, "a")), "TemplateInvalid"),
+        (lambda world: template(world, ANNOTATED), "TemplateInvalid"),
         (lambda world: template(world, an_object(CONFIGMAPS, "{{ NOTHING }}")), "RenderingFailed"),
         (lambda world: template(world, CM, validation=[{"expression": "false"}]), "RuleNotMet"),
     ],
