@@ -96,21 +96,20 @@ class KernelWatch:
         """Forget a volume that is gone."""
         with self._lock:
             self._pending.discard(volume)
-            known = self._scanned.pop(volume, None)
-        if known is not None:
-            self._measured(volume, None)
+            if self._scanned.pop(volume, None) is not None:
+                self._measured(volume, None)
 
     def _scan_soon(self, record: VolumeRecord, size: _Size) -> None:
         misses = self._scan(record, SCAN_SECONDS)
         with self._lock:
-            # A volume that ended meanwhile is not pending any more.
+            # A volume that ended meanwhile is not pending any more; one that ends now is forgotten after its report.
             if record.volume_id not in self._pending:
                 return
             self._pending.discard(record.volume_id)
             if misses is None:
                 return
             self._scanned[record.volume_id] = size, misses
-        self._measured(record.volume_id, misses)
+            self._measured(record.volume_id, misses)
 
     def _scan(self, record: VolumeRecord, seconds: float) -> RuntimeMisses | None:
         try:

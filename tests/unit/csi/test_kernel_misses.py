@@ -4,12 +4,16 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import pytest
 from gkm.hoststate import kernel_misses
 from gkm.hoststate.kernel_misses import KernelMissCounts
+from gkm.hoststate.names import CacheRef
+from gkm.hoststate.records import VolumeOptions, VolumeRecord
 from gkm.mounts.link_farm import MountedView
 from gkm.runtimes import TRITON, triton
 from gkm.runtimes.keys import MissReason, closest
@@ -81,9 +85,15 @@ def found(below: Path, volume: Path, seconds: float = 60.0) -> KernelMissCounts:
 
 
 def scanned(below: Path, volume: Path, seconds: float = 60.0) -> kernel_misses.RuntimeMisses:
+    with opened(below, volume) as (view, lowers):
+        return kernels.scan(view, lowers, seconds)
+
+
+@contextmanager
+def opened(below: Path, volume: Path) -> Iterator[tuple[MountedView, list[int]]]:
     mount, lower = (os.open(path, os.O_PATH | os.O_DIRECTORY) for path in (volume, below))
     try:
-        return kernels.scan(MountedView(mount), [lower], seconds)
+        yield MountedView(mount), [lower]
     finally:
         os.close(mount)
         os.close(lower)
@@ -143,3 +153,35 @@ def test_number_depth_and_time_have_bounds(layers: tuple[Path, Path], monkeypatc
     (volume.joinpath(*["d"] * 40)).mkdir(parents=True)
     assert not found(below, volume).complete
     assert found(below, volume, seconds=-1) == KernelMissCounts({}, 0, complete=False)
+
+
+def test_a_volume_that_ends_while_its_scan_is_reported_stays_forgotten(layers: tuple[Path, Path]) -> None:
+    """Otherwise the file of the driver would have its misses until the driver restarts."""
+    below, volume = layers
+    reported: list[bool] = []
+    reporting, may_report = Event(), Event()
+
+    def measured(_volume: str, misses: kernel_misses.RuntimeMisses | None) -> None:
+        if misses is not None:
+            reporting.set()
+            assert may_report.wait(20)
+        reported.append(misses is not None)
+
+    record = VolumeRecord(
+        *("csi-1", "/target", "pod", "ml-apps", "uid"),
+        CacheRef("ml-apps", "llama"),
+        digest="sha256:" + "a" * 64,
+        volume_size=0,
+        start_time="2026-01-01T00:00:00Z",
+        options=VolumeOptions(private=True),
+    )
+    watch = kernels.KernelWatch(lambda _record: opened(below, volume), measured)
+    watch.usage_measured(record, os.statvfs_result((4096, 4096, 1000, 900, 0, 1000, 100, 0, 0, 255)))
+    assert reporting.wait(20)
+    end = Thread(target=watch.forget, args=(record.volume_id,))
+    end.start()
+    end.join(0.2)
+    may_report.set()
+    end.join()
+    watch.stop()
+    assert reported == [True, False]
