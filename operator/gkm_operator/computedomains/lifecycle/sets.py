@@ -163,6 +163,8 @@ class SetReconciler:
             ApiError, Retry: something failed; what else the set needs was tried, unless it would fail, too.
         """
         pod_clique_set = self._watcher.sets.get(workload.name, workload.namespace)
+        if pod_clique_set is None or presence.grove_manages:
+            self.missing.pop(workload, None)
         if not presence.available:
             self._report(pod_clique_set, events.unavailable(presence.message), presence.since)
             return None

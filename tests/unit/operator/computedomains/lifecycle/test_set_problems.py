@@ -90,6 +90,28 @@ def test_where_grove_manages_domains_nothing_is_written_for_sets(world: World) -
     assert world.domains() == []
 
 
+def test_domains_that_grove_creates_and_those_of_deleted_sets_are_not_missing(world: World) -> None:
+    process = Process(world.api)
+    for name in ("refused", "deleted"):
+        world.create_set(name)
+    exceeded = ApiError(403, "Forbidden", "exceeded quota")
+    world.api.fault = lambda verb, plural: exceeded if (verb, plural) == ("create", "computedomains") else None
+    process.observe()
+    process.work()
+    missing = process.reconciler.sets.missing
+    assert {workload.name: count for workload, count in missing.items()} == {"refused": 1, "deleted": 1}
+    process.reconciler.presence = Presence(message="the CRD is not installed", since="now")
+    world.delete_set("deleted")
+    process.observe()
+    process.reconciler.enqueue_all()
+    process.work()
+    assert {workload.name: count for workload, count in missing.items()} == {"refused": 1}
+    process.reconciler.presence = replace(AVAILABLE, grove_manages=True, since="2026-01-01T00:00:00Z")
+    process.reconciler.enqueue_all()
+    process.work()
+    assert missing == {}
+
+
 def test_without_the_kind_each_enrolled_set_gets_a_warning_and_work_goes_on_when_it_is_back(world: World) -> None:
     process = Process(world.api, presence=Presence(message="the CRD is not installed", since="now"))
     world.create_set("enrolled")
