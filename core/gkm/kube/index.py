@@ -43,9 +43,10 @@ class Index(Generic[K, T]):
         with self._lock:
             return len(self._objects.get(key, ()))
 
-    def __len__(self) -> int:
-        """Return the number of index keys."""
-        return len(self._objects)
+    def keys(self) -> list[K]:
+        """Return all index keys, in no particular order."""
+        with self._lock:
+            return list(self._objects)
 
     def _remove(self, old: T) -> None:
         identity = self._identity(old)

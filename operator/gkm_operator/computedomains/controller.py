@@ -83,7 +83,7 @@ class WorkloadReconciler:
         )
         self._watcher = watcher
         self._enqueue = enqueue
-        self._gpus = pods.gpus
+        self._pods = pods
         watcher.sets.subscribe(self._set_changed)
         watcher.domains.subscribe(self._domain_changed)
         watcher.templates.subscribe(self._template_changed)
@@ -106,6 +106,8 @@ class WorkloadReconciler:
         for domain in self._watcher.domains.values():
             if (workload := workload_of(domain)) is not None:
                 self._enqueue(workload, 0.0)
+        for namespace, name in self._pods.labels():
+            self._enqueue(Workload(WorkloadKind.LABEL, namespace, name), 0.0)
 
     def _set_changed(self, old: PodCliqueSet | None, new: PodCliqueSet | None) -> None:
         # Grove's operator writes the status of a set all the time: that changes no generation.
@@ -134,7 +136,7 @@ class WorkloadReconciler:
         if new is None:
             for domain in self._watcher.domains_with_template(template.metadata.namespace, template.metadata.name):
                 self._domain_changed(None, domain)
-        if not self._gpus.any_gpu_class(template.device_classes()):
+        if not self._pods.gpus.any_gpu_class(template.device_classes()):
             return
         for pod_clique_set in self._watcher.sets.values():
             if pod_clique_set.metadata.namespace == template.metadata.namespace:

@@ -90,6 +90,10 @@ class DomainPods:
         """Return the living pods of a namespace whose label names a ComputeDomain, in no particular order."""
         return self._by_label.get((namespace, domain))
 
+    def labels(self) -> list[Key]:
+        """Return namespace and name of each ComputeDomain that the label of a living pod names."""
+        return self._by_label.keys()
+
     def on_node(self, node: str) -> tuple[WatchedPod, ...]:
         """Return the stored pods on a node, in no particular order."""
         return self._by_node.get(node)

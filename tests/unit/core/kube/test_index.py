@@ -30,7 +30,7 @@ def test_objects_are_found_by_their_key() -> None:
     assert index.get("far") == (far,)
     assert index.get("nowhere") == ()
     assert (index.count("near"), index.count("nowhere")) == (2, 0)
-    assert len(index) == 2
+    assert len(index.keys()) == 2
 
 
 def test_a_changed_object_replaces_its_old_version_under_any_key() -> None:
@@ -48,9 +48,9 @@ def test_an_object_with_several_keys_is_found_by_each_and_leaves_all() -> None:
     both, neither = Pod("one", "near far"), Pod("two", "")
     index.change(None, both)
     index.change(None, neither)
-    assert (index.get("near"), index.get("far"), len(index)) == ((both,), (both,), 2)
+    assert (index.get("near"), index.get("far"), len(index.keys())) == ((both,), (both,), 2)
     index.change(both, Pod("one", "far"))
-    assert (index.get("near"), index.get("far"), len(index)) == ((), (Pod("one", "far"),), 1)
+    assert (index.get("near"), index.get("far"), len(index.keys())) == ((), (Pod("one", "far"),), 1)
 
 
 def test_a_key_is_removed_with_its_last_object() -> None:
@@ -58,7 +58,7 @@ def test_a_key_is_removed_with_its_last_object() -> None:
     one = Pod("one", "near")
     index.change(None, one)
     index.change(one, None)
-    assert (len(index), index.get("near")) == (0, ())
+    assert (len(index.keys()), index.get("near")) == (0, ())
 
 
 def test_the_removal_of_an_unknown_object_changes_nothing() -> None:
@@ -102,7 +102,7 @@ def test_changes_add_up_to_the_existing_objects(history: list[Pod | str]) -> Non
             present[name] = new
         index.change(old, new)
         assert held(index) == counted(present)
-        assert len(index) == len(counted(present))
+        assert len(index.keys()) == len(counted(present))
         assert {node: index.count(node) for node in held(index)} == {n: len(pods) for n, pods in held(index).items()}
 
 

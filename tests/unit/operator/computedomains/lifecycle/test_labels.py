@@ -3,6 +3,7 @@
 import pytest
 from gkm.kube.errors import ApiError
 from gkm_operator.computedomains.lifecycle import labels
+from gkm_operator.computedomains.presence import Presence
 from support.grove.objects import NAMESPACE, claim_template, compute_domain
 from support.operator.domains import (
     DOMAINS,
@@ -42,6 +43,24 @@ def test_the_first_pod_with_the_label_gets_a_domain_owned_by_its_job(world: Worl
     assert meta["finalizers"] == [OURS]
     assert meta["ownerReferences"] == [{key: value for key, value in job.items() if key != "controller"}]
     assert world.events() == [("job", "Normal", "ComputeDomainCreated", "ComputeDomain train created")]
+
+
+def test_a_pod_that_came_while_domains_were_unavailable_gets_its_domain_when_they_are_back(
+    world: World, process: Process
+) -> None:
+    """Only a pod names it: there is no set and no domain whose reconcile could follow the kind's return."""
+    available, process.reconciler.presence = process.reconciler.presence, Presence(message="the CRD is not installed")
+    for name in ("train", "gone"):
+        world.pod(f"{name}-0", name)
+    world.settle(process)
+    world.api.delete(PODS, "gone-0", NAMESPACE)
+    world.settle(process)
+    assert world.domains() == []
+    process.reconciler.presence = available
+    process.reconciler.enqueue_all()
+    process.pass_time(60.0)
+    world.settle(process)
+    assert world.domains() == ["train"]
 
 
 def test_workloads_that_come_later_become_owners(world: World, process: Process) -> None:
