@@ -32,7 +32,7 @@ from gkm_operator.webhooks import CaCopies
 
 PROGRAM = "gkm-operator-controllers"
 LEASE_PATIENCE_SECONDS = 3.0
-LOOK_SECONDS = 0.5
+POLL_SECONDS = 0.5
 
 
 class LeadershipEnded(RuntimeError):
@@ -149,6 +149,6 @@ def _lead(elector: Elector, stop: Event) -> None:
         LeadershipEnded: another replica may lead now. The process must end at once: it cannot revoke requests it has
             sent.
     """
-    while not stop.wait(LOOK_SECONDS):
+    while not stop.wait(POLL_SECONDS):
         if not elector.is_leader:
             raise LeadershipEnded("the lease was not renewed in time; another replica takes over")

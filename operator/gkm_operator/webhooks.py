@@ -50,7 +50,7 @@ _CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----\r?\n[A-Za-z0-9+/=\r\n]{
 
 _LOG = logging.getLogger(__name__)
 
-LOOK_SECONDS = 2.0
+POLL_SECONDS = 2.0
 """Interval of reads of the ConfigMap with the CAs."""
 
 REPAIR_SECONDS = 60.0
@@ -142,7 +142,7 @@ class CaCopies(Controller):
         configurations: Sequence[WebhookConfiguration],
         *,
         namespace: str,
-        look_seconds: float = LOOK_SECONDS,
+        poll_seconds: float = POLL_SECONDS,
         repair_seconds: float = REPAIR_SECONDS,
         elapsed: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -150,7 +150,7 @@ class CaCopies(Controller):
         self._api = api
         self._configurations = configurations
         self._namespace = namespace
-        self._look_seconds = look_seconds
+        self._poll_seconds = poll_seconds
         self._repair_seconds = repair_seconds
         self._elapsed = elapsed
         self._copied = b""
@@ -158,7 +158,7 @@ class CaCopies(Controller):
 
     def run(self) -> None:
         """Copy the CAs at intervals until the process ends; at least once."""
-        self.repeat(self.copy, Backoff(self._look_seconds, self._look_seconds), failure="webhook CAs not copied")
+        self.repeat(self.copy, Backoff(self._poll_seconds, self._poll_seconds), failure="webhook CAs not copied")
 
     def copy(self) -> float:
         """Copy the CAs into all configurations, even if one fails; return the seconds until the next copy.
@@ -170,12 +170,12 @@ class CaCopies(Controller):
         """
         bundle = copied_bundle(self._published())
         if not bundle or (bundle == self._copied and self._elapsed() < self._repair_at):
-            return self._look_seconds
+            return self._poll_seconds
         errors = [error for each in self._configurations if (error := self._write(each, bundle))]
         if errors:
             raise errors[0]
         self._copied, self._repair_at = bundle, self._elapsed() + self._repair_seconds
-        return self._look_seconds
+        return self._poll_seconds
 
     def _published(self) -> bytes:
         found = self._api.find(CONFIGMAPS, ADMISSION_CA, self._namespace) or {}

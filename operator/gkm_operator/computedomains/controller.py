@@ -1,6 +1,6 @@
 """The controller of ComputeDomains: threads, queue and metrics, and the choice of the workloads that a change concerns.
 
-One thread looks at the API server now and then: whether ComputeDomains are installed, and whether Grove manages them.
+One thread checks at intervals whether ComputeDomains are installed, and whether Grove manages them.
 The watches and the queues start when they are found for the first time; without them, this controller only reports
 that, and the other controllers of the process go on. No remembered state decides: a new process continues from the
 state of the API server.
@@ -175,11 +175,11 @@ def _relevant(domain: ComputeDomain) -> object:
 NAME = "computedomains"
 WORKERS = 4
 PER_NAMESPACE = 2
-LOOK_SECONDS = 30.0
-"""Seconds between two looks at whether ComputeDomains are installed and who manages them; each costs five requests."""
-LEAST_LOOK_SECONDS = 5.0
+CHECK_SECONDS = 30.0
+"""Seconds between two checks whether ComputeDomains are installed and who manages them; each costs five requests."""
+LEAST_CHECK_SECONDS = 5.0
 LONGEST_ABSENCE_SECONDS = 120.0
-"""Limit of seconds between looks while ComputeDomains are not installed; most clusters never have them."""
+"""Limit of seconds between checks while ComputeDomains are not installed; most clusters never have them."""
 BACKOFF = Backoff(0.5, 60.0)
 
 
@@ -194,15 +194,15 @@ class DomainsController(Controller):
         instance: str = "",
         informers: Informers | None = None,
         namespace: str = DEFAULT_NAMESPACE,
-        look_seconds: float = LOOK_SECONDS,
+        check_seconds: float = CHECK_SECONDS,
         backoff: Backoff = BACKOFF,
     ) -> None:
         super().__init__(NAME)
         self._api = api
         self._settings = config.network
-        self._look_seconds = look_seconds
+        self._check_seconds = check_seconds
         self._backoff = backoff
-        self._absence = Backoff(look_seconds, max(LONGEST_ABSENCE_SECONDS, look_seconds))
+        self._absence = Backoff(check_seconds, max(LONGEST_ABSENCE_SECONDS, check_seconds))
         self._misses = 0
         self.queue: WorkQueue[Workload] = WorkQueue(
             NAME,
@@ -236,13 +236,11 @@ class DomainsController(Controller):
         self.watcher.templates.subscribe(observer.template_changed)
         self._working = False
         self.queues = [self.queue, *self.status.queues]
-        metrics.COMPUTEDOMAINS.labels("missing").set_function(
-            lambda: sum(self._reconciler.sets.missing.copy().values())
-        )
+        metrics.COMPUTEDOMAINS.labels("missing").set_function(self._reconciler.sets.number_missing)
 
     @property
     def presence(self) -> Presence:
-        """Return whether ComputeDomains can be managed, as the last look at the cluster found."""
+        """Return whether ComputeDomains can be managed, as the last check of the cluster found."""
         return self._reconciler.presence
 
     def conditions(self) -> Sequence[Condition]:
@@ -251,7 +249,7 @@ class DomainsController(Controller):
 
     def run(self) -> None:
         """Check at intervals until `stop` whether the API server has the kinds and rights for ComputeDomains."""
-        self.repeat(self._look, self._backoff, least=min(LEAST_LOOK_SECONDS, self._look_seconds))
+        self.repeat(self._check, self._backoff, least=min(LEAST_CHECK_SECONDS, self._check_seconds))
 
     def close_watches(self, seconds: float) -> None:
         """End the controller's watches within `seconds`."""
@@ -266,17 +264,17 @@ class DomainsController(Controller):
                 self.wake()  # the kind may be gone
             raise
 
-    def _look(self) -> float:
+    def _check(self) -> float:
         found = observe(self._api, self._settings.grove_cluster_role, self.presence)
         self._apply(found)
         if found.available:
             self._misses = 0
-            return self._look_seconds if self._working else min(LEAST_LOOK_SECONDS, self._look_seconds)
+            return self._check_seconds if self._working else min(LEAST_CHECK_SECONDS, self._check_seconds)
         self._misses += 1
         return self._absence.pause(self._misses)
 
     def _apply(self, found: Presence) -> None:
-        """Use what a look found; the queues start once, when every list is complete."""
+        """Use what a check found; the queues start once, when every list is complete."""
         if found is not self.presence:
             log_fields = fields(
                 available=found.available, grove=found.grove_manages, imex=found.imex, why=found.message
@@ -296,7 +294,7 @@ class DomainsController(Controller):
         self.watcher.start(sets=found.sets)
         self.status.observer.start(grove=found.sets)
         if not self._working and self.wait(
-            lambda: self.watcher.synced and self.status.observer.synced, self._look_seconds
+            lambda: self.watcher.synced and self.status.observer.synced, self._check_seconds
         ):
             self._working = True
             self.status.capacity_changed()

@@ -1,8 +1,8 @@
 """The controller of the topology: the threads and the queue that read sources, build the tree and write it.
 
-One thread looks at the API server now and then: whether the kinds are there that the configuration needs. A queue has a
-key for each provider, for the tree, for each sink, for replies and for the report; each of them is level-triggered. It
-is idle unless the configuration asks for HyperNodes, a Topology or node labels.
+One thread checks at intervals whether the API server has the kinds that the configuration needs. A queue has a key for
+each provider, for the tree, for each sink, for replies and for the report; each of them is level-triggered. It is idle
+unless the configuration asks for HyperNodes, a Topology or node labels.
 """
 
 import logging
@@ -39,8 +39,8 @@ _LOG = logging.getLogger(__name__)
 NAME = "topology"
 WORKERS = 6
 """Number of workers: two for sinks with many writes, and four for other work."""
-LOOK_SECONDS = 30.0
-"""Seconds between two looks at whether the needed kinds are installed."""
+CHECK_SECONDS = 30.0
+"""Seconds between two checks whether the needed kinds are installed."""
 CALM_SECONDS = 1.0
 """Seconds between a change and the next tree, so that one tree covers several changes."""
 LEAST_SECONDS, REST = 2.0, 4.0
@@ -68,7 +68,7 @@ class TopologyController(Controller):
         instance: str = "",
         informers: Informers | None = None,
         namespace: str = DEFAULT_NAMESPACE,
-        look_seconds: float = LOOK_SECONDS,
+        check_seconds: float = CHECK_SECONDS,
         calm_seconds: float = CALM_SECONDS,
         quiet_seconds: float = QUIET_SECONDS,
         succeeds: Callable[[], bool] = lambda: False,
@@ -80,7 +80,7 @@ class TopologyController(Controller):
         )
         self._api = api
         self._settings = settings
-        self._look_seconds = look_seconds
+        self._check_seconds = check_seconds
         self._calm_seconds = calm_seconds
         self._quiet_seconds = quiet_seconds
         self._backoff = backoff
@@ -111,8 +111,7 @@ class TopologyController(Controller):
         self.queues = [self.queue]
         if self.enabled:
             for source in self.sources:
-                lag = metrics.TOPOLOGY_PROVIDER_LAG.labels(source.name)
-                lag.set_function(lambda source=source: source.lag(time.time()))  # type: ignore[misc]
+                metrics.TOPOLOGY_PROVIDER_LAG.labels(source.name).set_function(source.lag)
 
     @property
     def is_quiet(self) -> bool:
@@ -129,7 +128,7 @@ class TopologyController(Controller):
 
     def run(self) -> None:
         """Check at intervals until `stop` which kinds the API server has, and start watches and writers for them."""
-        self.repeat(self._look, self._backoff)
+        self.repeat(self._check, self._backoff)
 
     def close_watches(self, seconds: float) -> None:
         """End the controller's watches within `seconds`."""
@@ -145,22 +144,18 @@ class TopologyController(Controller):
         found: list[TreeSink] = []
         if settings.hyper_nodes.enabled:
             found.append(TreeSink("hypernodes", "HyperNodesWritten", self._write_hypernodes, [HYPERNODES], "Volcano"))
-        for name, condition, kinds, wanted, product in (
-            (settings.kueue, "KueueTopologyWritten", _KUEUE, topologies.kueue, "Kueue"),
-            (settings.kai, "KAITopologyWritten", (KAI_TOPOLOGIES,), topologies.kai, "the KAI scheduler"),
-        ):
-            if name:
-                write = partial(write_topology, self._api, wanted(settings))
-                found.append(TreeSink(condition, condition, write, kinds, product))
+        if settings.kueue:
+            write = partial(write_topology, self._api, topologies.kueue(settings))
+            found.append(TreeSink("KueueTopologyWritten", "KueueTopologyWritten", write, _KUEUE, "Kueue"))
+        if settings.kai:
+            write, kinds = partial(write_topology, self._api, topologies.kai(settings)), [KAI_TOPOLOGIES]
+            found.append(TreeSink("KAITopologyWritten", "KAITopologyWritten", write, kinds, "the KAI scheduler"))
         if settings.node_labels:
-            found.append(
-                TreeSink(
-                    "node-labels",
-                    "NodeLabelsWritten",
-                    lambda _kind: self._labels.write(lambda: self._approved().labels),
-                )
-            )
+            found.append(TreeSink("node-labels", "NodeLabelsWritten", self._write_labels))
         return {sink.name: sink for sink in found}
+
+    def _write_labels(self, _kind: object) -> None:
+        self._labels.write(lambda: self._approved().labels)
 
     def _write_hypernodes(self, _kind: object) -> None:
         if not self.watcher.hypernodes.synced.is_set():
@@ -171,11 +166,10 @@ class TopologyController(Controller):
             is_current=lambda: self.tree.approved is approved,
             refused=lambda name, why: self.replies.refused(name, why, approved.tree),
         )
-        if not self.writer.refusals:
-            self.replies.forget()
         if refusals := self.writer.refusals:
             message = f"the API server refuses {count_of(len(refusals), 'HyperNode')}; all others are written"
             raise Blocked(TopologyReason.HYPERNODE_REFUSED, message, detail=listed(refusals, 3))
+        self.replies.forget()
         if contested := self.writer.contested:
             message = f"another writer changes {count_of(len(contested), 'HyperNode')} of GKM again after each repair"
             raise Blocked(TopologyReason.HYPERNODE_CONFLICT, message, detail=listed(contested, 3))
@@ -265,7 +259,7 @@ class TopologyController(Controller):
             self.queue.add(name)
         return after
 
-    def _look(self) -> float:
+    def _check(self) -> float:
         answers = [sink.check(self._api) for sink in self.sinks.values()]
         self._failures = 0 if all(answers) else self._failures + 1
         if self._failures:
@@ -274,15 +268,15 @@ class TopologyController(Controller):
                 extra=fields(failures=self._failures),
             )
         self._use()
-        pause = self._backoff.pause(self._failures) if self._failures else self._look_seconds
-        return min(pause, self._look_seconds)
+        pause = self._backoff.pause(self._failures) if self._failures else self._check_seconds
+        return min(pause, self._check_seconds)
 
     def _use(self) -> None:
-        """Use what a look found; the queue starts once, when every list is complete."""
+        """Use what a check found; the queue starts once, when every list is complete."""
         hypernodes = self.sinks.get("hypernodes")
         self.watcher.start(hypernodes=hypernodes is not None and hypernodes.available)
         if not self._working:
-            if not self.wait(lambda: self.watcher.synced, self._look_seconds):
+            if not self.wait(lambda: self.watcher.synced, self._check_seconds):
                 return
             self._working = True
             self.start_queues()

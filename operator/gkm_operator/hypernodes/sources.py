@@ -53,8 +53,8 @@ class Source(Protocol):
     def report(self) -> ProviderStatus:
         """Return the state of the provider for the report, without content of its source."""
 
-    def lag(self, now: float) -> float:
-        """Return the age of the data in seconds at `now` (seconds since 1970); NaN before the first data."""
+    def lag(self) -> float:
+        """Return the age of the data in seconds; NaN before the first data."""
 
 
 class LabelSource:
@@ -86,7 +86,7 @@ class LabelSource:
             return ProviderStatus(self.name, ProviderState.STARTING, reason="waits for the list of nodes")
         return serving(self.name, self.placements)
 
-    def lag(self, _now: float) -> float:
+    def lag(self) -> float:
         """Return 0: a watch delivers every change at once."""
         return math.nan if self.placements is None else 0.0
 
@@ -103,7 +103,7 @@ class LastChange:
         self.at = -math.inf
         self._is_first = True
 
-    def see(self, text: str | None, now: float) -> None:
+    def observe(self, text: str | None, now: float) -> None:
         """Compare with the text that the object has now; None if the object has no value yet."""
         if text == self.text:
             return
@@ -150,8 +150,8 @@ class ProviderSource:
         if found is None:
             return False
         spec = found.spec
-        self._heartbeat.see(spec.heartbeat_time, self._now())
-        self._observed.see(spec.observed_time, self._now())
+        self._heartbeat.observe(spec.heartbeat_time, self._now())
+        self._observed.observe(spec.observed_time, self._now())
         present = found.metadata.uid, spec.revision, spec.tree
         if not spec.revision or present == self._read:
             return False
@@ -192,9 +192,9 @@ class ProviderSource:
             faults=(*map(escape, spec.faults), *placed.faults),
         )
 
-    def lag(self, now: float) -> float:
+    def lag(self) -> float:
         """Return the seconds since the provider last read its source."""
-        return math.nan if self.placements is None else max(0.0, now - self._observed.at)
+        return math.nan if self.placements is None else max(0.0, self._now() - self._observed.at)
 
     def _state(self) -> tuple[ProviderState, str]:
         found = self._watcher.provider_trees.get(self.name)

@@ -49,7 +49,7 @@ def config(**more: object) -> Config:
 def running(cluster: Cluster, settings: Config) -> Iterator[TopologyController]:
     api = connect(str(cluster.kubeconfig))
     controller = TopologyController(
-        api, settings, instance="test", namespace=SYSTEM, look_seconds=1.0, calm_seconds=0.05
+        api, settings, instance="test", namespace=SYSTEM, check_seconds=1.0, calm_seconds=0.05
     )
     controller.work()
     try:

@@ -37,7 +37,9 @@ def controllers(cluster: Cluster) -> Iterator[None]:
     """Run the controllers until the block ends."""
     api = connect(str(cluster.kubeconfig))
     config = parse(json.dumps({"topology": TOPOLOGY | {"guard": {"percent": 100}}}))
-    controller = TopologyController(api, config, instance="test", namespace=SYSTEM, look_seconds=1.0, calm_seconds=0.05)
+    controller = TopologyController(
+        api, config, instance="test", namespace=SYSTEM, check_seconds=1.0, calm_seconds=0.05
+    )
     controller.work()
     try:
         yield

@@ -22,7 +22,7 @@ def copied(cluster: Cluster, configurations: Sequence[str], account: str = CONTR
         connect(str(cluster.kubeconfig_for(account, () if account == CONTROLLERS else ADMINS))),
         [WebhookConfiguration.parse(each) for each in configurations],
         namespace=DEFAULT_NAMESPACE,
-        look_seconds=0.1,
+        poll_seconds=0.1,
         repair_seconds=1.0,
     )
     copies.work()

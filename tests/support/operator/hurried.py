@@ -27,7 +27,7 @@ CHECK_SECONDS = 1.0
 """Between two looks at the webhook's CAs."""
 GRACE_SECONDS = 1.0
 """Before a problem of a node moves a group, or a plan follows its pods."""
-LOOK_SECONDS = 1.0
+CHECK_SECONDS = 1.0
 """Between two looks whether ComputeDomains are installed, and whether Grove manages them."""
 
 if __name__ == "__main__":
@@ -40,7 +40,7 @@ if __name__ == "__main__":
             del sys.argv[1]
             plans = partial(PlansController, grace=GracePeriod(GRACE_SECONDS))
             stack.enter_context(patch.object(controllers, "PlansController", plans))
-        domains = partial(DomainsController, look_seconds=LOOK_SECONDS)
+        domains = partial(DomainsController, check_seconds=CHECK_SECONDS)
         stack.enter_context(patch.object(controllers, "DomainsController", domains))
         times = replace(SHIPPED, check_seconds=CHECK_SECONDS)
         stack.enter_context(patch.object(admission, "run", partial(admission.run, times=times)))

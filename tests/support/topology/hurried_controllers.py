@@ -19,7 +19,7 @@ CALM_SECONDS = 0.1
 if __name__ == "__main__":
     with ExitStack() as stack:
         hurried = partial(
-            controller.TopologyController, look_seconds=2.0, calm_seconds=CALM_SECONDS, quiet_seconds=QUIET_SECONDS
+            controller.TopologyController, check_seconds=2.0, calm_seconds=CALM_SECONDS, quiet_seconds=QUIET_SECONDS
         )
         stack.enter_context(patch.object(controllers, "TopologyController", hurried))
         for name, value in (("WRITES_BURST", 1), ("WRITE_SECONDS", WRITE_SECONDS), ("LEAST_SECONDS", 0.1)):

@@ -23,7 +23,7 @@ from support.topology import misbehaving
 
 LONG = 120.0
 """Seconds that only a defect needs."""
-PACE = RunnerPace(least=0.01, heartbeat=0.1, start=60.0, stop=20.0, look=0.02, sources=0.05)
+PACE = RunnerPace(least=0.01, heartbeat=0.1, start=60.0, stop=20.0, poll=0.02, sources=0.05)
 
 
 @dataclass

@@ -126,7 +126,7 @@ class RootOwners:
         """Return the controller of an object.
 
         Raises:
-            _Gone: the object does not exist, or is being deleted.
+            _OwnerAbsent: the object does not exist, or is being deleted.
         """
         group, _, version = owner.api_version.rpartition("/")
         plural = _PLURALS.get((group, owner.kind))

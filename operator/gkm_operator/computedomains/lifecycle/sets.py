@@ -156,6 +156,10 @@ class SetReconciler:
         self._settings = settings
         self._gpus = GPURequests(settings)
 
+    def number_missing(self) -> int:
+        """Return how many domains all sets together lack."""
+        return sum(self.missing.copy().values())
+
     def reconcile(self, workload: Workload, presence: Presence) -> float | None:
         """Reconcile the ComputeDomains of one set; return the seconds until the next pass, None if no work is left.
 

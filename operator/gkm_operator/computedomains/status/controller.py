@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 from gkm.api.computedomains import ComputeDomain
 from gkm.api.config import Config
@@ -48,8 +48,13 @@ MAX_USERS = 5
 
 Annotations = Mapping[str, str | None]
 """Annotations to write; None removes an annotation."""
-Target = tuple[Resource[Any], MnnvlMetadata]
-"""A ComputeDomain or its claim template, which carry annotations."""
+
+
+class Target(NamedTuple):
+    """A ComputeDomain or its claim template, which carry annotations."""
+
+    resource: Resource[Any]
+    metadata: MnnvlMetadata
 
 
 def mark(pods: Iterable[WatchedPod]) -> Annotations:
@@ -75,8 +80,8 @@ def targets(observed: ObservedDomain) -> Iterator[Target]:
     update of the domain is what makes it try again.
     """
     if observed.template is not None and observed.serves:
-        yield CLAIM_TEMPLATES, observed.template.metadata
-    yield COMPUTEDOMAINS, observed.domain.metadata
+        yield Target(CLAIM_TEMPLATES, observed.template.metadata)
+    yield Target(COMPUTEDOMAINS, observed.domain.metadata)
 
 
 def patch(target: Target, marks: Annotations, condition: Annotations) -> Annotations:
@@ -234,14 +239,14 @@ class DomainStatusController:
         patches = [(target, found) for target in targets(observed) if (found := patch(target, marks, condition))]
         if not patches:
             return again
-        unprotected = {meta.uid for (_, meta), _ in patches if must_protect(meta, marks)}
+        unprotected = {target.metadata.uid for target, _ in patches if must_protect(target.metadata, marks)}
         if urgent := self._pacing.unprotected(key, unprotected):
-            patches = [(target, found) for target, found in patches if target[1].uid in urgent]
+            patches = [(target, found) for target, found in patches if target.metadata.uid in urgent]
             again = 0.0  # for the rest, which is paced
         elif (wait := self._pacing.seconds(key, figures_only=_figures_only(patches, old, new))) > 0:
             return wait if again is None else min(wait, again)
-        for (resource, metadata), annotations in patches:
-            self._write(resource, metadata, annotations)
+        for target, annotations in patches:
+            self._write(*target, annotations)
         self._pacing.wrote(key, urgent)
         if any(MNNVL_READY in annotations for _, annotations in patches):
             self._emit(observed.domain, old, new)
@@ -300,5 +305,5 @@ def _figures_only(patches: Iterable[Patch], old: MNNVLReadiness | None, new: MNN
     """Return whether the reason and the use by pods stay the same."""
     if old is None or (old.status, old.reason) != (new.status, new.reason):
         return False
-    marks = ((meta.annotation(PODS_USING), found[PODS_USING]) for (_, meta), found in patches if PODS_USING in found)
-    return all(is_used(before) == is_used(after) for before, after in marks)
+    marked = ((target.metadata, found) for target, found in patches if PODS_USING in found)
+    return all(is_used(metadata.annotation(PODS_USING)) == is_used(found[PODS_USING]) for metadata, found in marked)

@@ -293,7 +293,7 @@ class ClusterSources:
         self._lock = Lock()
         self._logged = ""
 
-    def look(self) -> str:
+    def check(self) -> str:
         """Start missing watches and read changes; return which sources are missing, "" if all are there."""
         with self._lock:
             try:
@@ -312,7 +312,7 @@ class ClusterSources:
         self._watch.close(1.0)
 
     def _log(self, why: str) -> None:
-        """Log a reason once: it is looked again every second."""
+        """Log a reason once, although each check finds it."""
         if why != self._logged:
             self._logged = why
             _LOG.warning("objects of the cluster not read by the topology provider, tried again", extra=fields(why=why))

@@ -109,7 +109,7 @@ STOP_SECONDS = 8.0
 HANGS_SECONDS = 600.0
 """Seconds without progress after which a thread is considered hung, so that the kubelet restarts the pod."""
 _LAST_WRITES, _LAST_PAUSE_SECONDS = 3, 0.5
-_LOOK_SECONDS, _SOURCES_SECONDS = 0.5, 5.0
+_POLL_SECONDS, _SOURCES_SECONDS = 0.5, 5.0
 _BACKOFF = Backoff(1.0, 30.0)
 
 
@@ -121,7 +121,7 @@ class RunnerPace:
     heartbeat: float = HEARTBEAT_SECONDS
     start: float = START_SECONDS
     stop: float = STOP_SECONDS
-    look: float = _LOOK_SECONDS
+    poll: float = _POLL_SECONDS
     sources: float = _SOURCES_SECONDS
 
 
@@ -154,7 +154,7 @@ class ProviderRunner:
         self._failure = ""
         self._stopping = Flag()
         self._written_version = -1
-        self._next_write = self._next_heartbeat = self._next_look = clock()
+        self._next_write = self._next_heartbeat = self._next_check = clock()
         self._write_failures = 0
         self._ticked_at = clock()
         self.has_written = False
@@ -181,7 +181,7 @@ class ProviderRunner:
         thread.start()
         while not stop.is_set() and not self._failure:
             self._tick()
-            self._channel.wait(self._channel.version, self._pace.look)
+            self._channel.wait(self._channel.version, self._pace.poll)
         if self._failure:
             return self._end_failed(self._failure)
         self._stop_provider(thread)
@@ -198,9 +198,9 @@ class ProviderRunner:
     def _live(self) -> None:
         """Call the provider's `start` when all is there that it reads."""
         try:
-            while awaited := self._sources.look():
+            while awaited := self._sources.check():
                 self._channel.waits(awaited)
-                if self._stopping.wait(self._pace.look):
+                if self._stopping.wait(self._pace.poll):
                     return
             self._channel.waits("")
             self._channel.heard_at = self._clock()
@@ -216,9 +216,9 @@ class ProviderRunner:
     def _tick(self) -> None:
         now = self._ticked_at = self._clock()
         if self._provider is not None:
-            if now >= self._next_look:
-                self._sources.look()
-                self._next_look = now + self._pace.sources
+            if now >= self._next_check:
+                self._sources.check()
+                self._next_check = now + self._pace.sources
             self._check_silence(now)
         is_due = self._channel.version != self._written_version or now >= self._next_heartbeat
         if is_due and now >= self._next_write:
@@ -264,7 +264,7 @@ class ProviderRunner:
             stopping.join(self._pace.stop)
             if stopping.is_alive():
                 self._failure = f"did not stop within {self._pace.stop:g} s"
-        thread.join(self._pace.look)
+        thread.join(self._pace.poll)
         if not self._failure:
             self._channel.waits("is stopped")
             self._write_last()

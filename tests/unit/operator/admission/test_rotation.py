@@ -259,7 +259,7 @@ def test_checks_go_on_whatever_the_api_server_answers(tmp_path: Path) -> None:
     rotation = Rotation(tmp_path, ["x"], RotationTimes(check_seconds=0.01, copy_seconds=0.01, retry_seconds=0.01))
     configurations = [WebhookConfiguration(NAME)]
     keeper = Thread(target=rotation.run, args=(api, configurations, stop, lambda: told.append("trusted")))
-    copies = CaCopies(api, configurations, namespace=DEFAULT_NAMESPACE, look_seconds=0.01, repair_seconds=0.01)
+    copies = CaCopies(api, configurations, namespace=DEFAULT_NAMESPACE, poll_seconds=0.01, repair_seconds=0.01)
 
     def looks_on(what: str) -> None:
         looks = len(api.calls)

@@ -29,7 +29,7 @@ def world() -> World:
 
 @pytest.fixture
 def controller(world: World) -> Iterator[DomainsController]:
-    made = DomainsController(world.api, Config(network=ON), look_seconds=0.01, backoff=SOON)
+    made = DomainsController(world.api, Config(network=ON), check_seconds=0.01, backoff=SOON)
     yield made
     made.close()
 

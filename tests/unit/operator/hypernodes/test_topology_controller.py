@@ -39,7 +39,7 @@ def running(world: World, *, leads: bool = True, succeeds: bool = False) -> Iter
         world.config,
         instance="test",
         namespace=SYSTEM,
-        look_seconds=0.3,
+        check_seconds=0.3,
         calm_seconds=0.02,
         backoff=Backoff(0.02, 0.1),
         succeeds=lambda: succeeds,
