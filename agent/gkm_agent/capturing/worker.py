@@ -35,8 +35,8 @@ from gkm_agent.telemetry import metrics
 
 _LOG = logging.getLogger(__name__)
 PAUSE_SECONDS: Final = 10.0
-LOOK_SECONDS: Final = 1.0
-"""Interval in seconds at which the thread looks for new captures of the CSI driver."""
+POLL_SECONDS: Final = 1.0
+"""Interval in seconds at which the thread checks for new captures of the CSI driver."""
 BACKOFF: Final = Backoff(15.0, 1800.0)
 """Pauses in seconds after a failed step. A registry that is down for a day costs 50 attempts of one capture."""
 
@@ -154,7 +154,7 @@ class CaptureWorker:
         """Wait for a pause, or until a push is due or there are other captures than `before`."""
         end = min([self._clock() + PAUSE_SECONDS, *(due for due in self._due.values() if due > self._clock())])
         while self._clock() < end and self._changed_ns() == before:
-            if self._stop.wait(LOOK_SECONDS):
+            if self._stop.wait(POLL_SECONDS):
                 return
 
     def _changed_ns(self) -> int:

@@ -56,7 +56,7 @@ def signatures(reader: ClusterReader) -> Iterator[Finding]:
     with TemporaryDirectory(prefix="gkm-doctor-") as directory:
         files = _written(config, lambda name: text_at(observed.config_map, "data", name), Path(directory))
         yield from decide(names, config.verification, lambda ref, wanted: _verdict(config, files, ref, wanted))
-    if not _looked_at(names, config.verification):
+    if not _has_policy(names, config.verification):
         yield nothing("no policy is about the images of GKM that run")
 
 
@@ -94,7 +94,7 @@ def decide(
             yield _unknown(image, error.message, error.hint or _REFUSED)
 
 
-def _looked_at(references: Iterable[str], wanted: Verification) -> bool:
+def _has_policy(references: Iterable[str], wanted: Verification) -> bool:
     """Return whether a policy is about one of the images; True for a name that cannot be parsed, which is a finding."""
     if wanted.mode == "off":
         return False

@@ -177,7 +177,7 @@ class VerificationQueue:
     def check_files(self, _: str = _ALL_FILES) -> float:
         """Verify every image again if a policy file has changed.
 
-        Return the seconds until the next look at the files.
+        Return the seconds until the next check of the files.
         """
         files = fingerprint(self._schedule.files)
         if files != self._checked_files:

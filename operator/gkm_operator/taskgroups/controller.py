@@ -40,7 +40,7 @@ CALM_SECONDS = 0.1
 KINDS_SECONDS = 5.0
 """Limit of seconds to wait for watches of remembered kinds; without them a new leader only sends more requests."""
 REFUSED_SECONDS = 600.0
-"""Seconds between two looks for the rights of the feature while it is off: most clusters never have them."""
+"""Seconds between two checks of the rights of the feature while it is off: most clusters never have them."""
 BACKOFF = Backoff(0.5, 60.0)
 _ADMINISTRATOR_MUST_ACT = (403, 404)
 

@@ -16,8 +16,8 @@ from gkm_operator.taskgroups import conditions
 from gkm_operator.taskgroups.conditions import ConditionCause, with_verdicts
 from gkm_operator.taskgroups.members import Living, Seen, Sight
 
-LOOK_SECONDS = 30.0
-"""Seconds before an object that is being deleted is looked at again, and before its finalizers are reported."""
+CHECK_SECONDS = 30.0
+"""Seconds before an object that is being deleted is checked again, and before its finalizers are reported."""
 QUIET_SECONDS = 600.0
 """Seconds without a living pod after which a group has failed; the retries of a Job are six minutes apart at most."""
 RECORD_SECONDS = 60.0
@@ -76,7 +76,7 @@ class Create:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Read:
     """Step: read the object at `index` in the TaskGroup's status, whose uid is not known."""
 
     index: int
@@ -99,12 +99,12 @@ class WriteStatus:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Step: end this pass; look at the TaskGroup again in `after` seconds, None: only after a change."""
+    """Step: end this pass; reconcile the TaskGroup again in `after` seconds, None: only after a change."""
 
     after: float | None = None
 
 
-Step = Finalize | RenderObjects | Create | Look | Delete | WriteStatus | Done
+Step = Finalize | RenderObjects | Create | Read | Delete | WriteStatus | Done
 
 
 def decide(observed: GroupObservation) -> Step:
@@ -182,7 +182,7 @@ def _create(observed: GroupObservation) -> Step:
         if seen.terminating:
             message = f"{_name(objects[index])} is being deleted; it is created again once it is gone"
             waiting = conditions.not_created(GroupReason.RETRYING, message)
-            return _changed(observed, observed.group.status, waiting) or Done(LOOK_SECONDS)
+            return _changed(observed, observed.group.status, waiting) or Done(CHECK_SECONDS)
     created = [
         replace(each, state="Created", uid=seen.uid)
         for each, seen in zip(objects, observed.seen, strict=True)
@@ -199,7 +199,7 @@ def _running(observed: GroupObservation) -> Step:
     urgent = unrecorded and pods.unrecorded_seconds >= RECORD_SECONDS
     if urgent or _changed(observed, status, *verdicts):
         return _write(observed, replace(status, succeeded_pods=list(pods.succeeded)), *verdicts)
-    waits = [LOOK_SECONDS] if any(each.reason in conditions.UNFINISHED for each in verdicts) else []
+    waits = [CHECK_SECONDS] if any(each.reason in conditions.UNFINISHED for each in verdicts) else []
     waits += [RECORD_SECONDS - pods.unrecorded_seconds] if unrecorded else []
     if observed.group.spec.phase is None and pods.seen and not pods.living:
         waits.append(QUIET_SECONDS - pods.quiet_seconds)
@@ -217,17 +217,17 @@ def _ending(observed: GroupObservation) -> Step:
         elif uid := seen.uid if isinstance(seen, Living) else each.uid:
             return Delete(index, uid)
         else:
-            return Look(index)
+            return Read(index)
     if observed.trouble is not None:
         return _changed(observed, replace(status, objects=objects), observed.trouble) or Done()
     if not pending:
         ended = replace(status, phase=status.outcome or "Failed", objects=objects)
         return _write(observed, ended, conditions.all_deleted(len(objects)))
-    if _seconds_since(status, observed.now) < LOOK_SECONDS:
-        return Done(LOOK_SECONDS)
+    if _seconds_since(status, observed.now) < CHECK_SECONDS:
+        return Done(CHECK_SECONDS)
     message = f"{listed(pending, _SHOWN)} is deleted and not gone: its controllers remove the finalizers"
     stuck = conditions.not_deleted(GroupReason.FINALIZERS_PENDING, message)
-    return _changed(observed, replace(status, objects=objects), stuck) or Done(LOOK_SECONDS)
+    return _changed(observed, replace(status, objects=objects), stuck) or Done(CHECK_SECONDS)
 
 
 def _ended(observed: GroupObservation) -> Step:
@@ -253,7 +253,7 @@ def _seconds_since(status: TaskGroupStatus, now: str) -> float:
     try:
         return (datetime.fromisoformat(now) - datetime.fromisoformat(began)).total_seconds()
     except (ValueError, TypeError):
-        return LOOK_SECONDS
+        return CHECK_SECONDS
 
 
 def _name(each: GroupObject) -> str:

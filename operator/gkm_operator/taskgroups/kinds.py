@@ -162,7 +162,7 @@ class KindWatches:
         self.queue.add(kind)
 
     def follow(self, kind: KindName) -> float:
-        """Start or stop the watch of a kind, depending on whether it is served; return the seconds until the next look.
+        """Watch a kind if it is served, and only then; return the seconds until the next check.
 
         Raises:
             ApiError: the API server does not answer.

@@ -26,7 +26,7 @@ from msgspec import Struct
 from gkm_operator.pods import WatchedPod
 from gkm_operator.taskgroups import conditions
 from gkm_operator.taskgroups.conditions import ConditionCause
-from gkm_operator.taskgroups.decisions import LOOK_SECONDS, GroupObservation, Pods
+from gkm_operator.taskgroups.decisions import CHECK_SECONDS, GroupObservation, Pods
 from gkm_operator.taskgroups.members import JOB, GroupInventory, GroupMember, Living, Seen, Sight, watched
 from gkm_operator.taskgroups.watcher import GroupWatcher, value_at
 
@@ -191,7 +191,7 @@ class GroupObserver:
 
     def deleted(self, uid: str, seen: Seen) -> None:
         """Record a successful DELETE of an object, so that it is not repeated before the watch shows it."""
-        self._deleted.put(uid, (float("inf") if seen is Sight.GONE else self._clock() + LOOK_SECONDS, seen))
+        self._deleted.put(uid, (float("inf") if seen is Sight.GONE else self._clock() + CHECK_SECONDS, seen))
 
     def observe(self, group: TaskGroup, known: Mapping[int, Seen], trouble: ConditionCause | None) -> GroupObservation:
         """Return the facts about a TaskGroup; `known` has newer facts about objects, by position in the status."""
@@ -236,7 +236,7 @@ class GroupObserver:
     def _result(self, namespace: str, each: GroupObject, threshold: int, job: GroupMember | None) -> ConditionCause:
         """Return the result of a test.
 
-        A Job that no watch shows, and unreadable pods, are read at most once in LOOK_SECONDS.
+        A Job that no watch shows, and unreadable pods, are read at most once in CHECK_SECONDS.
         """
         if not each.uid or (job is not None and job.job != "Complete"):
             return conditions.nvlink(threshold, job.job if job is not None else "", ())
@@ -248,7 +248,7 @@ class GroupObserver:
             verdict = self._read_result(threshold, job or self._live_job(namespace, each))
         except ApiError as error:
             verdict = conditions.nvlink_unread(error.message)
-        self._tests.put(key, (self._clock() + LOOK_SECONDS, verdict))
+        self._tests.put(key, (self._clock() + CHECK_SECONDS, verdict))
         return verdict
 
     def _read_result(self, threshold: int, job: GroupMember | None) -> ConditionCause:

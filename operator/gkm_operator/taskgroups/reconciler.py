@@ -21,7 +21,7 @@ from gkm_operator.taskgroups.decisions import (
     Done,
     Finalize,
     GroupObservation,
-    Look,
+    Read,
     RenderObjects,
     Step,
     WriteStatus,
@@ -112,14 +112,14 @@ class GroupReconciler:
             pairs = zip(rendered, planned, strict=True)
             this.rendered = {key_of(each): each for each, of_status in pairs if of_status.manifest is None}
             return decisions.planned(observed, planned)
-        if isinstance(step, Create | Look | Delete):
+        if isinstance(step, Create | Read | Delete):
             each = group.status.objects[step.index]
             kind = KindName.of(each.api_version, each.kind)
             if isinstance(step, Create):
                 body = self._planner.body(group, each, self._content(group, each, this))
                 this.known[step.index] = self._writer.create(group, body)
-            elif isinstance(step, Look):
-                this.known[step.index] = self._writer.look(group, kind, each.name)
+            elif isinstance(step, Read):
+                this.known[step.index] = self._writer.read_object(group, kind, each.name)
             else:
                 seen = self._writer.delete(group.metadata.namespace, kind, each.name, step.uid)
                 self._observer.deleted(step.uid, seen)
@@ -141,7 +141,7 @@ class GroupReconciler:
         ending = observed.group.status.phase == "Ending"
         message = error.message if isinstance(error, ApiError) else str(error)
         where = ""
-        if isinstance(step, Create | Look | Delete):
+        if isinstance(step, Create | Read | Delete):
             each = observed.group.status.objects[step.index]
             where = f"{each.kind} {each.name}: "
             if ending:

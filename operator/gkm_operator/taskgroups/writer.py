@@ -83,7 +83,7 @@ class GroupWriter:
             raise Retry(f"another {body['kind']} {name} is being deleted, and its name is free then")
         return _sight(found, group)
 
-    def look(self, group: TaskGroup, kind: KindName, name: str) -> Seen:
+    def read_object(self, group: TaskGroup, kind: KindName, name: str) -> Seen:
         """Read from the API server which object exists under the name of a TaskGroup's object.
 
         Raises:

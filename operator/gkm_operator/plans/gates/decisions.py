@@ -11,8 +11,8 @@ from gkm.api.runs import RunPods
 from gkm_operator.plans.gates.slots import Assignment, PlacedPod, PlanSlots, assign
 from gkm_operator.plans.state.objects import REPLAN_ANNOTATION, FollowReason, PlanRecord, PodsReport
 
-LOOK_SECONDS = 30.0
-"""Maximum seconds between two looks at a pod without a planned node."""
+CHECK_SECONDS = 30.0
+"""Maximum seconds between two checks of a pod without a planned node."""
 Hostnames = Callable[[str], str]
 """Returns the label kubernetes.io/hostname of a node, "" if absent."""
 
@@ -82,9 +82,9 @@ def _lift(pod: PlacedPod, plan: PlanRecord | None, found: Assignment, hostnames:
 def _seconds_left(pod: PlacedPod, rules: GateRules, now: datetime) -> float:
     """Return the seconds until a pod may start without a place; no watch reports the label of a node, or this time."""
     if not rules.release:
-        return LOOK_SECONDS
+        return CHECK_SECONDS
     created = utc_time(pod.facts.created)
-    return 0.0 if created is None else min(rules.wait - (now - created).total_seconds(), LOOK_SECONDS)
+    return 0.0 if created is None else min(rules.wait - (now - created).total_seconds(), CHECK_SECONDS)
 
 
 def _report(plan: PlanRecord | None, pods: Sequence[PlacedPod], found: Assignment, awaited: str) -> PodsReport | None:

@@ -30,7 +30,7 @@ from gkm_operator.pods import PODS, WatchedPod, occupies_node
 
 _POLL_SECONDS = 0.05
 _CLAIMS_AGAIN_SECONDS = 600.0
-"""Seconds between two looks at whether ResourceClaims (resource.k8s.io/v1, Kubernetes 1.34) are served."""
+"""Seconds between two checks whether ResourceClaims (resource.k8s.io/v1, Kubernetes 1.34) are served."""
 
 
 class PodsUnread(RuntimeError):
