@@ -92,7 +92,7 @@ class RootOwners:
         self._cache: LRUCache[_Reference, _Controller] = LRUCache(MAX_CACHED)
 
     def of(self, pods: Iterable[WatchedPod], *, fresh: bool = False) -> list[Owner]:
-        """Return the top-level owners of pods, each once, in a stable order.
+        """Return the top-level owners of pods, each once, in a stable order: MAX_OWNERS at most, of the first by name.
 
         A pod whose controller is being deleted has no owner here. `fresh` reads the controllers again.
 
@@ -101,7 +101,9 @@ class RootOwners:
         """
         cache: LRUCache[_Reference, _Controller] = LRUCache(MAX_CACHED) if fresh else self._cache
         found: dict[str, Owner] = {}
-        for pod in pods:
+        for pod in sorted(pods, key=lambda pod: pod.metadata.name):
+            if len(found) == MAX_OWNERS:
+                break
             with suppress(_OwnerAbsent):
                 root = self._root(pod.metadata, cache)
                 found[root.uid] = root
@@ -248,7 +250,7 @@ class LabelReconciler:
         if not self._enabled:
             # Those that have the claim wait for it: the switch went off after their creation.
             pods = [pod for pod in pods if workload.name in pod.templates]
-        owners = self._owners.of(pods, fresh=True)[:MAX_OWNERS]
+        owners = self._owners.of(pods, fresh=True)
         if not owners:
             return None
         desired, regarding = objects.of_label(workload, owners), events.of_owner(owners[0], workload.namespace)

@@ -174,6 +174,16 @@ def test_at_most_256_workloads_own_a_domain(world: World, process: Process) -> N
     assert len(owners(world)) == labels.MAX_OWNERS
 
 
+def test_no_more_controllers_are_read_than_can_own_a_domain(world: World, process: Process) -> None:
+    """A reconcile is sequential, and two workers serve a namespace: a user decides how many Jobs have the label."""
+    for number in range(labels.MAX_OWNERS + 10):
+        world.pod(f"p{number:03}", "train", owners=[world.controller(JOB, f"job-{number:03}")])
+    world.settle(process)
+    assert len(owners(world)) == labels.MAX_OWNERS
+    read = {call[2] for call in world.api.calls if call[:2] == ("get", "jobs")}
+    assert read == {f"job-{number:03}" for number in range(labels.MAX_OWNERS)}
+
+
 def test_a_second_reconcile_sends_no_request(world: World, process: Process) -> None:
     world.pod("job-0", "train", owners=[world.controller(JOB, "job")])
     world.settle(process)
