@@ -1,10 +1,9 @@
 """The section `verification` of the configuration: which signatures an image needs. Contradictions are refused.
 
-Regular expressions from the configuration, matched in linear time against text that a stranger chose.
-
-Python's own engine backtracks: one careless pattern and one crafted subject occupy a thread for hours. RE2 runs every
-pattern in time proportional to the subject, and its language is the language of Sigstore's tools (Go's `regexp`): no
-look-around, no back-references. docs/decisions/0010 has the measurements.
+Its regular expressions are matched in linear time, for a stranger chose the text. Python's own engine backtracks: one
+careless pattern and one crafted subject occupy a thread for hours. RE2 runs every pattern in time proportional to the
+subject, and its language is the language of Sigstore's tools (Go's `regexp`): no look-around, no back-references.
+docs/decisions/0010 has the measurements.
 """
 
 from collections.abc import Callable, Iterator

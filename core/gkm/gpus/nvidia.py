@@ -1,9 +1,8 @@
 """Read NVIDIA GPUs with NVML. Runs in the probe's process only: it loads the driver's library until it ends.
 
-The library of the NVIDIA driver, where no container runtime brings it in. Runs in the probe's process only.
-
-The node's directory in which the driver is installed is mounted into the container (chart value agent.driverRoot). Its
-libraries are not searched as a whole: the node's libc beside them must not take the place of the container's.
+Where no container runtime brings the library in, it comes from the node's directory in which the driver is installed,
+which is mounted into the container (chart value agent.driverRoot). Its libraries are not searched as a whole: the
+node's libc beside them must not take the place of the container's.
 """
 
 import ctypes

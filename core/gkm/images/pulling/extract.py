@@ -1,16 +1,13 @@
 """Extract the tar stream of an image to a directory: check names first, keep bounds, hash each file as it is written.
 
-Several threads work at once: one decompresses, one reads the archive, and the threads of FileWriter write and hash.
+Several threads work at once: one decompresses, one reads the archive, and the threads of FileWriter write and hash. The
+list has the files in the order of the archive. A file that is whole in memory waits in a batch: a handover between
+threads costs as much as hashing 30 kB, and most files are smaller. A larger file is written in groups of pieces, while
+another thread hashes the group, in order.
 
-Write and hash extracted files in threads, several at once; the list has them in the order of the archive.
-
-A file that is whole in memory waits in a batch: a handover between threads costs as much as hashing 30 kB, and most
-files are smaller. A larger file is written in groups of pieces, while another thread hashes the group, in order.
-
-Bound the time of an extraction, because bounds of bytes and entries do not bound the cost of a byte.
-
-Compressed data can consist of a million pieces that yield one byte each: we measured half a megabyte a second, which is
-40 hours for the largest image. So the output must have a minimum rate, far below the rate of a slow disk.
+Bounds of bytes and entries do not bound the cost of a byte, so the time of an extraction has one too. Compressed data
+can consist of a million pieces that yield one byte each: we measured half a megabyte a second, which is 40 hours for
+the largest image. So the output must have a minimum rate, far below the rate of a slow disk.
 """
 
 import hashlib

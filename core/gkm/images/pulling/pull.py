@@ -3,7 +3,7 @@
 A pull has two phases: it writes and verifies every blob before it gives one byte to a decompressor or the tar reader.
 The result lies in a directory of `work/` until one rename publishes it (docs/design/node-state.md, invariant 1).
 
-Download the blobs of an image: several at once, each verified whole, each resumed where an earlier pull stopped.
+Several blobs are downloaded at once, each verified whole, each resumed where an earlier pull stopped.
 """
 
 import errno

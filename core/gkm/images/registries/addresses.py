@@ -1,13 +1,12 @@
-"""Strict parsing of addresses that registries send, so that the checked address is the contacted address.
+"""Parse addresses from registries strictly, so that the checked one is the contacted one; classify IP addresses. Pure.
 
 If two parsers see different hosts in one address, credentials leak. So an address has no user, no backslash, no control
 character, and its host must be a plain one.
 
-Classify an IP address: public, private, or a part of this machine and its cloud. Pure.
-
-An IPv6 address that carries an IPv4 address is also treated as that address (RFC 4291 mapped and compatible, RFC 2765
-translated, RFC 6052 NAT64, RFC 3056 6to4), because a gateway delivers to it. The ranges come from IANA's registries of
-special-purpose addresses; an address that is not known to be public is treated as private.
+An IP address is public, private, or a part of this machine and its cloud. An IPv6 address that carries an IPv4 address
+is also treated as that address (RFC 4291 mapped and compatible, RFC 2765 translated, RFC 6052 NAT64, RFC 3056 6to4),
+because a gateway delivers to it. The ranges come from IANA's registries of special-purpose addresses; an address that
+is not known to be public is treated as private.
 """
 
 import re

@@ -9,9 +9,8 @@ another address a moment later (DNS rebinding) has no effect, and no packet goes
 urllib3 passes only a timeout from a request to its connection. So `ExchangeTimeout`, a number of seconds, carries the
 exchange there.
 
-The proxies of the environment: HTTP_PROXY, HTTPS_PROXY and NO_PROXY with the meaning that Go programs give them.
-
-The other programs on a node are configured in Go's terms, including networks in NO_PROXY, so GKM follows them.
+HTTP_PROXY, HTTPS_PROXY and NO_PROXY of the environment have the meaning that Go programs give them. The other programs
+on a node are configured in Go's terms, including networks in NO_PROXY, so GKM follows them.
 """
 
 import base64

@@ -5,10 +5,9 @@ a part of one label, so `*.example.com` does not match `example.com` or `a.b.exa
 the path must be a prefix of the repository. Entries are tried in reverse order of their text, so that a more specific
 entry comes first.
 
-The credentials of a cache: the pull secrets that its object names, and those that the configuration names per host.
-
-GKM reads a Secret by its name when a pull needs it and does not store it: its service accounts cannot list Secrets, and
-each namespace grants access to its own (deploy/samples/pull-secret.yaml). A Secret serves only the cache that names it.
+A cache has the pull secrets that its object names, and those that the configuration names per host. GKM reads a Secret
+by its name when a pull needs it and does not store it: its service accounts cannot list Secrets, and each namespace
+grants access to its own (deploy/samples/pull-secret.yaml). A Secret serves only the cache that names it.
 """
 
 import base64

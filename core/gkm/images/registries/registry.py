@@ -1,10 +1,9 @@
 """Read from registries by the OCI distribution specification 1.1; verify every byte before handing it out.
 
-Requests to mirrors, by the protocol of containerd. Pure.
-
-A mirror may serve many registries. It learns the right one from the query parameter `ns`, which containerd adds
-to every request for another host than the registry itself (containerd, docs/hosts.md, "Registry Host Namespace"; core/
-remotes/docker, addNamespace). So Spegel, Dragonfly and pull-through registries serve GKM as they serve containerd.
+Requests to mirrors follow containerd. A mirror may serve many registries. It learns the right one from the query
+parameter `ns`, which containerd adds to every request for another host than the registry itself (containerd,
+docs/hosts.md, "Registry Host Namespace"; core/remotes/docker, addNamespace). So Spegel, Dragonfly and pull-through
+registries serve GKM as they serve containerd.
 """
 
 import logging

@@ -3,7 +3,7 @@
 Every failure to reach a host has the same message, so that a user who names hosts does not learn which of their ports
 are open or what listens there. The cause is in the log, and in the error's `detail` for the command line.
 
-Responses within bounds: the size and time of a body, independent of the headers, and the delay before a retry.
+The size and time of a body have bounds that do not depend on the headers, and so has the delay before a retry.
 """
 
 import logging

@@ -2,9 +2,7 @@
 
 An attestation is valid if a signer of the policy signed it (with the checks of signatures, `evaluation`), if its
 subject is the digest of the image, and if its predicate satisfies every rule. Rules run only on predicates of trusted
-signers, and only until one attestation satisfies them.
-
-Run the rules of a policy on the predicate of an attestation, in a child process that ends within its limits.
+signers, only until one attestation satisfies them, and in a child process that ends within its limits.
 """
 
 import signal

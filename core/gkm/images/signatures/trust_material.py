@@ -2,11 +2,8 @@
 
 A replaced file (a changed ConfigMap or Secret) takes effect on the next call, so the removal of a key needs no restart.
 
-Sigstore's trusted_root.json: the trusted certificate authorities, logs and timestamp authorities.
-
-The trusted root always comes from a file, never from the network.
-
-Source: sigstore/protobuf-specs, sigstore_trustroot.proto, in its JSON form.
+The trusted root is Sigstore's trusted_root.json: certificate authorities, logs and timestamp authorities. It always
+comes from a file, never from the network. Source: sigstore/protobuf-specs, sigstore_trustroot.proto, in its JSON form.
 """
 
 import hashlib

@@ -4,11 +4,9 @@
 the verdict states the reason in words that a person understands. An image with the required signatures also needs the
 attestations that the policies require (`required_attestations`).
 
-Lookup of missing log entries: for a legacy signature without an entry, query the logs of the trusted root.
-
-A policy must enable the lookup (`tlogLookup`), because the verdict then depends on a service besides the registry. GKM
-verifies a log's response like an entry that came with the signature, so a log cannot make a signature count that it did
-not record.
+For a legacy signature without a log entry, the logs of the trusted root are queried. A policy must enable the lookup
+(`tlogLookup`), because the verdict then depends on a service besides the registry. GKM verifies a log's response like
+an entry that came with the signature, so a log cannot make a signature count that it did not record.
 """
 
 import time

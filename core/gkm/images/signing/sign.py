@@ -5,9 +5,8 @@ legacy form before the bundle. So an interrupted run leaves the image signed or 
 A signer whose valid signature exists does not sign again. Each form is stored by itself: where a registry makes tags
 immutable, the second signer of an image cannot change the legacy tag, and its bundle is a referrer.
 
-Attach a signed statement to an image, such as its bill of materials, as `cosign attest` does.
-
-It is a bundle beside the signatures; its predicate type keeps it apart from them. cosign 3 verifies it.
+A signed statement about an image, such as its bill of materials, is attached as `cosign attest` does. It is a bundle
+beside the signatures; its predicate type keeps it apart from them. cosign 3 verifies it.
 """
 
 from collections.abc import Callable, Mapping

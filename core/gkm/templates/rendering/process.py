@@ -1,9 +1,6 @@
 """The parent's side of rendering: requests in, checked replies out.
 
 The reply of a child is foreign text, because an expression may have taken it over: it is bounded before it is decoded.
-
-One child that renders: its start, its deadlines, its end and what the end means. For one thread at a time.
-
 A failed exchange kills the child, and the next exchange starts another. The child has no environment.
 """
 
@@ -134,7 +131,7 @@ def _excerpt(message: str) -> str:
 
 
 class RenderingChild:
-    """One child process that renders templates; it starts with the first request."""
+    """One child process that renders templates, for one thread at a time; it starts with the first request."""
 
     def __init__(self) -> None:
         self._running: ChildProcess | None = None

@@ -3,8 +3,6 @@
 The message of a failure names the place. It quotes no value of a variable, and of a Secret not even what Python found
 wrong with it, because Python's messages may quote the values that they are about.
 
-Compile and evaluate expressions: a text of a template, or a rule. Runs in the child only.
-
 Compiled texts are cached, because compiling takes a hundred times as long as evaluating. They hold code and no values.
 """
 
