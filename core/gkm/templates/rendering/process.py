@@ -148,7 +148,7 @@ class RenderingChild:
                 # It was killed since the last request, or wrote more than its reply.
                 self.end()
                 self._running = _start()
-                _receive(self._running.socket, time.monotonic() + START_SECONDS)
+                _await_start(self._running.socket)
             channel, deadline = self._running.socket, time.monotonic() + REQUEST_SECONDS
             channel.settimeout(REQUEST_SECONDS)
             channel.sendall(frame(request))
@@ -178,6 +178,14 @@ def _start() -> ChildProcess:
         return ChildProcess(_PROGRAM, {})
     except OSError as error:
         raise RenderingUnavailable(f"the rendering process does not start: {error.strerror}") from error
+
+
+def _await_start(channel: socket.socket) -> None:
+    try:
+        _receive(channel, time.monotonic() + START_SECONDS)
+    except TimeoutError:
+        why = f"the rendering process does not start within {START_SECONDS:g} s; try again"
+        raise RenderingUnavailable(why) from None
 
 
 def _silent(channel: socket.socket) -> bool:

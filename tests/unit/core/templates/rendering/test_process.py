@@ -124,6 +124,19 @@ def test_a_child_that_hangs_is_killed_at_the_deadline(own: RenderingProcess) -> 
     assert value_of(own) == "sample-workflow"
 
 
+def test_a_child_that_does_not_start_in_time_is_reported_as_such(
+    own: RenderingProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine; the time of a rendering has not begun."""
+    with monkeypatch.context() as patched:
+        patched.setattr(process, "START_SECONDS", 0.001)
+        with pytest.raises(
+            RenderingUnavailable, match=r"the rendering process does not start within 0\.001 s; try again"
+        ):
+            value_of(own)
+    assert value_of(own) == "sample-workflow"
+
+
 @pytest.mark.parametrize(
     ("end", "error", "message"),
     [
