@@ -51,6 +51,8 @@ class Captures:
         self._min_free_percent = min_free_percent
         self._lock = threading.Lock()
         self._running: dict[str, Future[None]] = {}
+        self._early: dict[str, Future[None]] = {}
+        """By volume: the last copy while its pod runs."""
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="capture")
 
     def sweep(self) -> None:
@@ -69,6 +71,7 @@ class Captures:
         of the pod.
         """
         with self._lock:
+            self._early.pop(record.volume_id, None)
             task = self._running.get(record.volume_id)
             if task is None:
                 if self._directory(record).exists():
@@ -81,10 +84,12 @@ class Captures:
             return True
 
     def capture_running(self, record: VolumeRecord) -> None:
-        """Start a copy of a volume while its pod runs. Each such copy has a new name."""
-        self._pool.submit(
-            self._capture, record, self._layout.capture(f"{record.volume_id[:_MAX_ID]}.{int(time.time())}")
-        )
+        """Start a copy of a volume while its pod runs, unless one waits already. Each such copy has a new name."""
+        with self._lock:
+            early = self._early.get(record.volume_id)
+            if early is None or early.running() or early.done():
+                name = f"{record.volume_id[:_MAX_ID]}.{int(time.time())}"
+                self._early[record.volume_id] = self._pool.submit(self._capture, record, self._layout.capture(name))
 
     def _capture(self, record: VolumeRecord, directory: Path) -> None:
         log_fields = fields(

@@ -3,11 +3,18 @@
 import os
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from gkm.hoststate.layout import Layout
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.records import VolumeOptions, VolumeRecord
+from gkm_csi.volumes.captures import Captures
+from gkm_csi.volumes.layers import NotMounted
 from gkm_csi.volumes.settled import SettledLayers
+from support.host.waiting import until
 
 RECORD = VolumeRecord(
     *("csi-1", "/target", "pod", "ml-apps", "uid"),
@@ -137,3 +144,27 @@ def test_a_volume_that_is_gone_is_forgotten() -> None:
     layer.look(120, 900)
     layer.look(180, 900)
     assert layer.captured == []
+
+
+def test_a_volume_adds_no_copy_while_one_of_it_waits(tmp_path: Path) -> None:
+    """One thread copies for all pods of a node, and the end of a pod waits for its turn."""
+    copied: list[str] = []
+    may_copy = Event()
+
+    def mounted(record: VolumeRecord) -> None:
+        copied.append(record.volume_id)
+        assert may_copy.wait(20)
+        raise NotMounted(Path(record.target_path))
+
+    layers: Any = SimpleNamespace(mounted_layers=mounted)
+    captures = Captures(Layout(tmp_path / "state", tmp_path / "run"), layers, 0.0)
+    captures.capture_running(RECORD)
+    until(lambda: copied == ["csi-1"], "the first copy runs")
+    for volume in ("csi-2", "csi-1") * 5:
+        captures.capture_running(replace(RECORD, volume_id=volume))
+    ends = replace(RECORD, volume_id="csi-3")
+    assert not captures.ensure_captured(ends)
+    may_copy.set()
+    until(lambda: captures.ensure_captured(ends), "the pod ends")
+    captures.stop()
+    assert copied == ["csi-1", "csi-2", "csi-1", "csi-3"]
