@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from gkm_cli.credential_helpers import credentials_from_environment
 from gkm_cli.doctor.domains import cluster, compute_domains
-from gkm_cli.doctor.findings import Finding, Severity, named, nothing, text_at
+from gkm_cli.doctor.findings import CORRECT_CONFIGURATION, Finding, Severity, named, nothing, text_at
 from gkm_cli.doctor.installation import (
     caches,
     captures,
@@ -49,8 +49,7 @@ def signatures(reader: ClusterReader) -> Iterator[Finding]:
         yield nothing("there is no configuration")
         return
     if isinstance(observed.config, ConfigInvalid):
-        hint = "gkm-operator --check-config --config FILE lists all mistakes in it"
-        yield _unknown(_CONFIG, str(observed.config), hint)
+        yield _unknown(_CONFIG, str(observed.config), CORRECT_CONFIGURATION)
         return
     config, names = observed.config, running(pod for pod in observed.pods if pod.program in PROGRAMS)
     with TemporaryDirectory(prefix="gkm-doctor-") as directory:

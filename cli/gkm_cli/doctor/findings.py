@@ -10,6 +10,7 @@ from typing import Any
 from gkm.api.grammar import listed
 
 MAX_NAMES = 5
+CORRECT_CONFIGURATION = "correct it: gkm-operator --check-config --config FILE"
 
 
 class Severity(StrEnum):

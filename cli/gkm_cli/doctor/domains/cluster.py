@@ -12,7 +12,7 @@ from gkm.kube.resources import CLUSTERROLES, CONFIGMAPS, DEFINITIONS, DEVICE_CLA
 
 from gkm_cli.clusters.reads import NotServed, Unreadable
 from gkm_cli.doctor.domains.listed import COLLECTIONS
-from gkm_cli.doctor.findings import Finding, Severity, at, items_at, named, nothing
+from gkm_cli.doctor.findings import CORRECT_CONFIGURATION, Finding, Severity, at, items_at, named, nothing
 from gkm_cli.doctor.runner import ClusterReader, Collection, reading_check
 
 _MODES = {
@@ -142,4 +142,4 @@ def _network(reader: ClusterReader) -> Network:
         return parse(text if isinstance(text, str) else "").network
     except ConfigInvalid as error:
         where = f"ConfigMap {NAMESPACE}/{CONFIG_MAP}: {error}"
-        raise Unreadable(where, "gkm-operator --check-config --config FILE lists all mistakes in it") from error
+        raise Unreadable(where, CORRECT_CONFIGURATION) from error

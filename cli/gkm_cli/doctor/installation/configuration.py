@@ -9,7 +9,7 @@ from gkm.api.installation import CONFIG_MAP, MOUNT, NAMESPACE
 from gkm.api.policies import is_pem
 from gkm.images.signatures import keys
 
-from gkm_cli.doctor.findings import Finding, Severity, command, named, text_at
+from gkm_cli.doctor.findings import CORRECT_CONFIGURATION, Finding, Severity, command, named, text_at
 from gkm_cli.doctor.installation import subjects
 from gkm_cli.doctor.installation.observation import check, needed
 from gkm_cli.doctor.installation.observed import InstallationFacts, problem
@@ -21,7 +21,7 @@ _OBJECT = named("ConfigMap", NAMESPACE, CONFIG_MAP)
 def invalid(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield why the configuration cannot be used."""
     if isinstance(observed.config, ConfigInvalid):
-        hint = INSTALL if observed.config_map is None else "correct it: gkm-operator --check-config --config FILE"
+        hint = INSTALL if observed.config_map is None else CORRECT_CONFIGURATION
         why = "every process of GKM reads it at its start, and ends"
         yield Finding(Severity.PROBLEM, _OBJECT, str(observed.config), why, hint)
 

@@ -110,7 +110,7 @@ class PullSecrets:
             raise GKMError(
                 Reason.UNAUTHORIZED,
                 f"{what} holds no credentials of registries: it lacks the keys {', '.join(KEYS)}",
-                f"make it with `kubectl create secret docker-registry {name} -n {namespace} "
+                f"delete it, and make it with `kubectl create secret docker-registry {name} -n {namespace} "
                 "--from-file=.dockerconfigjson=FILE`",
             )
         try:

@@ -90,7 +90,7 @@ def test_the_old_form_of_secrets_is_read(api: FakeApi) -> None:
     ("name", "words"),
     [
         ("absent", "Secret ml-apps/absent does not exist; create it"),
-        ("empty", "holds no credentials of registries"),
+        ("empty", "delete it, and make it with `kubectl create secret docker-registry empty -n ml-apps "),
         ("garbled", "Secret ml-apps/garbled"),
     ],
 )

@@ -152,8 +152,10 @@ def test_the_role_is_the_configured_one() -> None:
 
 @pytest.mark.parametrize("text", ["network: {autoMNNVL: true}", "[", "network: 1"])
 def test_an_invalid_configuration_is_not_taken_for_one_with_the_switch_off(text: str) -> None:
-    with pytest.raises(Unreadable, match=r"gkm-system/gkm-config"):
+    with pytest.raises(Unreadable, match=r"gkm-system/gkm-config") as caught:
         list(cluster.switch(reader(text)))
+    # The command ends at such a mistake, so it lists no others.
+    assert caught.value.hint == "correct it: gkm-operator --check-config --config FILE"
 
 
 def test_without_the_kind_the_switch_decides() -> None:
