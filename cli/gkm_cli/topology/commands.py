@@ -39,7 +39,7 @@ def check(
         CheckOutput, typer.Option("-o", "--output", help="The output format; commands are those that correct labels.")
     ] = CheckOutput.TABLE,
 ) -> None:
-    """Find labels of nodes that contradict each other, or that a scheduler misreads; exit 3 if there are any."""
+    """Find labels of nodes that contradict each other, or that a scheduler misreads; exit 3 if there is a problem."""
     from gkm_cli.topology.checking import print_findings  # noqa: PLC0415 -- see build
 
     print_findings(nodes, config, output)

@@ -71,6 +71,14 @@ def test_labels_that_are_right_have_no_finding(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "12 nodes: 0 problems, 0 warnings\n", "")
 
 
+def test_a_warning_is_no_problem(tmp_path: Path) -> None:
+    items = healthy()
+    labels(items[0])["topology.gkm.io/block"] = "other"
+    done = topology("check", "--nodes", written(tmp_path / "nodes.json", *items))
+    assert (done.returncode, done.stdout.partition(": ")[0]) == (0, "warning")
+    assert "12 nodes: 0 problems, 1 warning\n" in done.stdout
+
+
 def test_nodes_without_gpus_and_domain_do_not_matter() -> None:
     control_plane = labeled("control", block="UNKNOWN")
     del control_plane["status"]["allocatable"]["nvidia.com/gpu"]
