@@ -53,8 +53,13 @@ class GpuWatch:
         return min(MISSING_GPU_SECONDS, self._interval) if missing else self._interval
 
     def refresh(self) -> None:
-        """Read the GPUs now; the reader limits the time."""
-        inventory = self._filter.filtered(self._read(), self._clock())
+        """Read the GPUs now; the reader limits the time. A reading that raises is an unreadable one."""
+        try:
+            reading = self._read()
+        except Exception as error:  # noqa: BLE001 -- the thread must survive, and the last state would look current
+            _LOG.exception("GPUs of this node not read because of a defect, tried again")
+            reading = Inventory(errors=(f"GPUs cannot be read: {type(error).__name__}",))
+        inventory = self._filter.filtered(reading, self._clock())
         with self._lock:
             before, self._inventory = self._inventory, inventory
         if before.comparable != inventory.comparable:

@@ -70,6 +70,8 @@ class BoundedCommand:
                 self._kill(process)
             try:
                 return self._result(process, stdin, time.monotonic() + self.seconds)
+            except OSError as error:
+                raise RunFailed(f"cannot be read: {error.strerror}") from error
             finally:
                 self._end(process)
 

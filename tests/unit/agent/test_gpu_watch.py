@@ -14,6 +14,7 @@ from gkm.gpus.values import Inventory
 from gkm_agent.gpus import MISSING_GPU_SECONDS, NOT_READ, GpuWatch
 from support.fakes import nvml_library, pci_devices
 from support.fakes.nvml_library import A100, GB200, H100
+from support.host.waiting import until
 
 
 @dataclass
@@ -47,6 +48,25 @@ class Machine:
 @pytest.fixture
 def machine(tmp_path: Path, nvml: Path) -> Machine:
     return Machine(tmp_path, nvml)
+
+
+def test_a_reading_that_raises_is_unreadable_and_the_next_one_follows() -> None:
+    """Without the thread the last state would stay: a GPU that fails later would look healthy."""
+    mended, seen = Event(), list[Inventory]()
+
+    def read() -> Inventory:
+        if not mended.is_set():
+            raise MemoryError
+        return Inventory()
+
+    watch = GpuWatch(read, Event(), interval=0.01)
+    watch.start()
+    assert watch.wait(20)
+    seen.append(watch.inventory)
+    mended.set()
+    until(lambda: not watch.inventory.unreadable, "the next reading")
+    watch.stop()
+    assert (seen[0].unreadable, seen[0].errors) == (True, ("GPUs cannot be read: MemoryError",))
 
 
 def failing(call: str, error: str) -> dict[str, Any]:
@@ -160,7 +180,7 @@ def test_gpus_are_read_more_often_while_they_are_away(
     assert machine.watch.pause == pause
 
 
-def test_a_driver_that_is_broken_for_good_costs_no_more_than_a_healthy_one(machine: Machine) -> None:
+def test_a_driver_that_is_mended_for_good_costs_no_more_than_a_healthy_one(machine: Machine) -> None:
     machine.has(H100, **failing("nvmlInit", "UNKNOWN"))
     machine.reads(MISSING_SECONDS)
 

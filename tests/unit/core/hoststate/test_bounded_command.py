@@ -1,5 +1,6 @@
 """Real programs that hang, flood, die or leave children behind: each run ends within its bounds and leaves nothing."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -150,6 +151,17 @@ def test_concurrent_runs_wait_for_one_another(tmp_path: Path) -> None:
 def test_a_program_that_does_not_exist_does_not_start(tmp_path: Path) -> None:
     with pytest.raises(RunFailed, match="does not start: No such file or directory"):
         BoundedCommand((f"{tmp_path}/none",), 1, 1).run()
+
+
+def test_a_pipe_that_cannot_be_watched_is_a_failed_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process may be at its limit of descriptors. Callers handle RunFailed, and no other error."""
+
+    def exhausted() -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(bounded_command.selectors, "DefaultSelector", exhausted)
+    with pytest.raises(RunFailed, match="cannot be read: Too many open files"):
+        BoundedCommand(["/bin/true"], 20.0, 100).run()
 
 
 def test_no_second_program_starts_while_the_first_hangs_in_the_kernel(
