@@ -23,7 +23,7 @@ MANIFEST = "manifest.json"
 _SEALED_DIRECTORY = 0o555
 _SEALED_FILE = 0o444
 _OPEN_DIRECTORY = 0o755
-LOOKS = 3
+READS = 3
 """How often `find` reads an entry without its list again: another process may be publishing or removing it."""
 
 
@@ -57,9 +57,9 @@ def find(layout: Layout, digest: str) -> StoreEntry | None:
 def _listed(path: Path) -> tuple[FileList, int] | None:
     """Return the file list of an entry, and how many files it has; None without an entry.
 
-    Another program may publish or remove the entry between two looks, each by one rename of the whole.
+    Another program may publish or remove the entry between two reads, each by one rename of the whole.
     """
-    for _ in range(LOOKS):
+    for _ in range(READS):
         with suppress(FileNotFoundError):
             return file_list.read(path / FILE_LIST)
         if not os.path.lexists(path):
