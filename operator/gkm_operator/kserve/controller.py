@@ -1,6 +1,6 @@
 """The controller of KernelCaches: a queue of their names. Runs in the leader only.
 
-A pass reads the KernelCache and its GKMCache anew, so watches only say when to look.
+A pass reads the KernelCache and its GKMCache anew, so watches only say when to reconcile.
 """
 
 import logging
