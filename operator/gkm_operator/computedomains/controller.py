@@ -121,8 +121,10 @@ class WorkloadReconciler:
             return
         going = new is None or new.metadata.terminating
         for domain in (old, new):
-            if domain is not None and (workload := workload_of(domain)) is not None:
-                self._enqueue(workload, 0.0 if going else CALM_SECONDS)
+            if domain is not None:
+                # A label may name the domain of a user: once that goes, GKM creates one.
+                label = Workload(WorkloadKind.LABEL, domain.metadata.namespace, domain.metadata.name)
+                self._enqueue(workload_of(domain) or label, 0.0 if going else CALM_SECONDS)
 
     def _template_changed(self, old: ResourceClaimTemplate | None, new: ResourceClaimTemplate | None) -> None:
         """Schedule what depends on a claim template.

@@ -63,6 +63,17 @@ def test_a_pod_that_came_while_domains_were_unavailable_gets_its_domain_when_the
     assert world.domains() == ["train"]
 
 
+def test_a_domain_of_a_user_that_goes_makes_place_for_the_one_of_the_label(world: World, process: Process) -> None:
+    """Pods that wait do not change by themselves."""
+    world.api.create(DOMAINS, compute_domain("train"))
+    world.pod("waits", "train")
+    world.settle(process)
+    assert "gkm.io/written-by" not in world.domain("train")["metadata"].get("labels", {})
+    world.api.delete(DOMAINS, "train", NAMESPACE)
+    world.settle(process)
+    assert world.domain("train")["metadata"]["labels"]["gkm.io/written-by"] == "gkm"
+
+
 def test_workloads_that_come_later_become_owners(world: World, process: Process) -> None:
     first = world.controller(JOB, "first")
     world.pod("first-0", "train", owners=[first])
