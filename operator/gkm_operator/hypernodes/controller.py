@@ -208,8 +208,7 @@ class TopologyController(Controller):
 
     def _changed(self) -> None:
         """Schedule what reads the watches."""
-        names = {source.name for source in self.sources}
-        if LABELS in names:
+        if any(source.name == LABELS for source in self.sources):
             self.queue.add(_PROVIDER + LABELS, self._calm_seconds)
         self.queue.add(TREE, self._calm_seconds)
 
@@ -227,12 +226,11 @@ class TopologyController(Controller):
                 return self.report.write()
             if key == TREE:
                 return self._at_pace(key, self._reconcile_tree)
-            if key == REPLIES:
-                self.replies.write()
-            elif key.startswith(_PROVIDER):
+            if key.startswith(_PROVIDER):
                 return self._at_pace(key, lambda: self._refresh(key.removeprefix(_PROVIDER)))
-            else:
+            if key != REPLIES:
                 return self.sinks[key].reconcile()
+            self.replies.write()
         finally:
             if key not in (REPORT, REPLIES):
                 self.queue.add(REPORT, self._calm_seconds)

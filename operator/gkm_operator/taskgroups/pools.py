@@ -113,11 +113,8 @@ def pool_status(pool: Pool, templates: dict[str, GroupTemplate | None]) -> PoolS
     parsed: list[Json] = []
     found = [template for template in templates.values() if template is not None]
     if missing := [name for name, template in templates.items() if template is None]:
-        value, reason, message = (
-            FALSE,
-            GroupReason.TEMPLATE_MISSING,
-            f"these GroupTemplates do not exist, or are being deleted: {listed(sorted(missing), _SHOWN)}",
-        )
+        value, reason = FALSE, GroupReason.TEMPLATE_MISSING
+        message = f"these GroupTemplates do not exist, or are being deleted: {listed(sorted(missing), _SHOWN)}"
     else:
         try:
             parsed = merged_objects([PoolTemplate.of(each) for each in found])

@@ -80,24 +80,18 @@ def plan_set(
     terminating = (domain for domain in domains if domain.written_by_gkm and domain.metadata.terminating)
     abandoned = {domain.metadata.uid: domain for domain in terminating if is_abandoned(domain)}
     held = {key: domain for key, domain in abandoned.items() if is_released(domain)}
-    own = {
-        domain.metadata.uid: domain
-        for domain in domains
-        if _controlled_by(domain, uid) and domain.metadata.uid not in held
-    }
+    controlled = [domain for domain in domains if _controlled_by(domain, uid)]
+    own = {domain.metadata.uid: domain for domain in controlled if domain.metadata.uid not in held}
     found = difference(required.certainly, map(existing, own.values()))
     undecided = required.possibly - required.certainly
     excess = [own[domain.uid] for domain in found.release if domain.key not in undecided]
     former = [domain for domain in domains if domain.metadata.uid not in own]
     lost = [own[domain.uid] for domain in found.lost]
+    dead = [domain for domain in lost if domain.metadata.uid in abandoned or not serves(domain)]
     return SetPlan(
         pod_clique_set,
         () if pod_clique_set is None else tuple(of_set(pod_clique_set, key) for key in found.create),
-        tuple(
-            domain
-            for domain in lost
-            if _may_release(domain) and not (serves(domain) and domain.metadata.uid not in abandoned)
-        ),
+        tuple(filter(_may_release, dead)),
         tuple(domain for domain in (*excess, *former) if _may_release(domain)),
         tuple(domain for domain in own.values() if not domain.written_by_gkm),
         required.unseen if undecided else frozenset(),

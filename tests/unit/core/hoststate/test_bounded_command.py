@@ -159,7 +159,7 @@ def test_a_pipe_that_cannot_be_watched_is_a_failed_run(monkeypatch: pytest.Monke
     def exhausted() -> None:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
-    monkeypatch.setattr(bounded_command.selectors, "DefaultSelector", exhausted)
+    monkeypatch.setattr("gkm.hoststate.bounded_command.selectors.DefaultSelector", exhausted)
     with pytest.raises(RunFailed, match="cannot be read: Too many open files"):
         BoundedCommand(["/bin/true"], 20.0, 100).run()
 
