@@ -187,6 +187,7 @@ class CaptureWorker:
                 self._failures.pop(volume_id, None)
                 self._log_state(volume_id, before)
             self._steps.remove_leftovers(directory)
+            self._failures.pop(volume_id, None)
             self._ended.add(volume_id)
         except GKMError as error:
             self._record_failure(volume_id, error.reason, str(error), error.detail)

@@ -1,5 +1,6 @@
 """A capture becomes one signed and attested image that a node pulls, over a real registry with faults."""
 
+import errno
 import json
 import shutil
 from pathlib import Path
@@ -18,6 +19,7 @@ from gkm.images.signatures.attestations import attestations
 from gkm.images.signatures.verify import Verifier
 from gkm_agent.capturing import progress
 from gkm_agent.capturing.progress import CaptureState
+from gkm_agent.capturing.steps import CaptureSteps
 from gkm_agent.store import captures
 from gkm_agent.store.captures import CapturesInUse
 from gkm_agent.telemetry import metrics
@@ -78,6 +80,26 @@ def test_nothing_is_done_twice(node: CaptureNode, registry: Registry) -> None:
     before = len(registry.requests)
     assert node.worker().make_images()
     assert len(registry.requests) == before
+
+
+def test_leftovers_that_stay_at_first_are_no_failure_once_they_are_gone(
+    node: CaptureNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a capture that is packed again later waits, in the reports, for a disk that is sound."""
+    content, now = node.capture(), [0.0]
+    worker, remove = node.worker(clock=lambda: now[0]), CaptureSteps.remove_leftovers
+
+    def refused(directory: Path, *, besides: str = "") -> None:
+        if progress.load(directory).state.is_final:
+            raise OSError(errno.EIO, "Input/output error")
+        remove(directory, besides=besides)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(CaptureSteps, "remove_leftovers", staticmethod(refused))
+        assert not worker.make_images()
+    now[0] += 3600.0
+    assert worker.make_images()
+    assert not (content.parent / "image").exists()
 
 
 def test_equal_content_of_two_pods_is_one_image_in_each_namespace(node: CaptureNode) -> None:
