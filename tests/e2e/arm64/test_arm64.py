@@ -12,16 +12,25 @@ pytestmark = [pytest.mark.heavy, pytest.mark.timeout(3 * 3600)]
 SECONDS = 2 * 3600.0
 WITHOUT_PROCESSES = "not processes and not apiserver and not partners and not heavy"
 ON_A_MACHINE = (
-    *("contract", "unit/cli/template", "unit/core/mounts", "unit/core/templates", "unit/csi"),
-    *("unit/operator/admission/groups", "unit/operator/taskgroups"),
+    "contract/test_mount_interface_contract.py",
+    *(f"unit/agent/fabric/test_{name}.py" for name in ("infiniband", "lldp", "watch")),
+    "unit/cli/template",
+    "unit/core/images/assembly/test_build.py",
+    "unit/core/images/signatures/test_required_attestations.py",
+    "unit/core/images/signing/test_keyless.py",
+    "unit/core/mounts",
+    "unit/core/templates",
+    *(f"unit/csi/test_{name}_misses.py" for name in ("graph", "kernel")),
+    "unit/operator/admission/groups",
+    "unit/operator/taskgroups",
 )
-"""Folders whose tests ask the kernel for what qemu-user does not give: openat2, mounts, and a limited address space
-for the process that renders templates, which qemu-user exceeds by itself."""
+"""Tests that ask the kernel for what qemu-user does not give: openat2, mounts, and a limit of the address space for the
+processes that render templates and check attestations, which qemu-user exceeds by itself."""
 FOLDERS = (
-    *("unit/agent", "unit/cli", "unit/operator"),
+    *("contract", "unit/agent", "unit/cli", "unit/csi", "unit/operator"),
     *sorted({f"unit/core/{path.name}" for path in ROOT.glob("tests/unit/core/[a-z]*")} - {*ON_A_MACHINE}),
 )
-"""The other folders whose tests run our programs; the tests of no folder here read the files of the repository."""
+"""The folders whose other tests run our programs; the tests of no folder here read the files of the repository."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -59,9 +68,9 @@ def test_the_tests_of_a_folder_pass(folder: str) -> None:
     assert ended.console.startswith("aarch64\n")
 
 
-@pytest.mark.parametrize("folder", ON_A_MACHINE)
-def test_the_tests_of_a_folder_pass_on_a_machine(folder: str) -> None:
-    said(4, machine.tests("-n", "2", "-m", WITHOUT_PROCESSES, f"tests/{folder}"))
+@pytest.mark.parametrize("path", ON_A_MACHINE)
+def test_tests_pass_on_a_machine(path: str) -> None:
+    said(4, machine.tests("-n", "2", "-m", WITHOUT_PROCESSES, f"tests/{path}"))
 
 
 def test_mounts_hold_with_larger_pages() -> None:

@@ -14,7 +14,9 @@ from support.host.waiting import scaled
 
 # All processes end with the first one, and the mounts with them.
 _NAMESPACES = ("unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child")
+# Only a mount can be the root of a mount namespace, which a test makes.
 _ENTER = """
+mount --bind "$0" "$0"
 mount -t proc proc "$0/proc"
 mount --rbind /dev "$0/dev"
 mount -t sysfs sysfs "$0/sys"
