@@ -221,7 +221,7 @@ def test_deleted_objects_leave_no_state(history: list[Event]) -> None:
     for name in list(world.nodes):
         world.happen(NodeIs(name, ready=None))
     fleet = world.fleet
-    assert (fleet._totals, len(fleet._reports), len(fleet._liveness.agents)) == ({}, 0, 0)
+    assert (fleet._totals, len(fleet._reports.keys()), len(fleet._liveness.agents.keys())) == ({}, 0, 0)
     assert fleet._liveness.nodes == {}
 
 
