@@ -16,6 +16,8 @@ from gkm.hoststate.logs import fields
 from gkm.hoststate.records import VolumeRecord
 
 WRITE_INTERVAL_SECONDS = 1.0
+RETRY_SECONDS = 30.0
+"""Seconds after a failed write; a full disk lasts, and each attempt is logged."""
 PUBLISH_METHOD = "NodePublishVolume"
 _STOP_SECONDS = 2.0
 
@@ -81,8 +83,8 @@ class Counters:
             self._misses_changed = True
         self._changed.set()
 
-    def write(self) -> None:
-        """Write the counters file; a failure is logged and has no effect on calls."""
+    def write(self) -> bool:
+        """Write the counters file and return whether it is written; a failure is logged and has no effect on calls."""
         with self._lock:
             counted, misses = self._counted, dict(self._misses) if self._misses_changed else None
             self._misses_changed = False
@@ -97,14 +99,19 @@ class Counters:
                 "counters of the CSI driver not written to their file, tried again",
                 extra=fields(path=str(self._layout.counters), reason=str(error)),
             )
+            return False
+        return True
 
     def _run(self) -> None:
         # An idle driver does not wake up.
         while not self._stop.is_set():
             self._changed.wait()
             self._changed.clear()
-            self.write()
-            self._stop.wait(WRITE_INTERVAL_SECONDS)
+            if self.write():
+                self._stop.wait(WRITE_INTERVAL_SECONDS)
+            else:
+                self._changed.set()
+                self._stop.wait(RETRY_SECONDS)
         if self._changed.is_set():
             self.write()
 

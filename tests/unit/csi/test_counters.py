@@ -6,6 +6,7 @@ import pytest
 from gkm.hoststate import counters
 from gkm.hoststate.counters import CODES, Histogram
 from gkm.hoststate.layout import Layout
+from gkm_csi import counters as csi_counters
 from gkm_csi.counters import PUBLISH_METHOD, Counters
 from gkm_csi.status_errors import Code
 from support.host.waiting import until
@@ -54,3 +55,18 @@ def test_many_publishes_at_once_are_few_writes(layout: Layout, monkeypatch: pyte
 
     assert counted(layout) == {"OK": 5000}
     assert len(written) < 10
+
+
+def test_a_failed_write_is_repeated_also_without_a_change(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(csi_counters, "RETRY_SECONDS", 0.01)
+    layout.counters.mkdir(parents=True)
+    counting = Counters(layout)
+    counting.observe(PUBLISH_METHOD, "OK", 0.003)
+    counting.start()
+    until(lambda: "not written to their file, tried again" in caplog.text, "the first write has failed")
+    layout.counters.rmdir()
+    until(layout.counters.is_file, "the file is there")
+    counting.stop()
+    assert counted(layout) == {"OK": 1}
