@@ -124,9 +124,11 @@ class CapturesController(Controller):
             for verdict in verdicts
         }
         with self._lock:
-            old = self._judged.get(namespace, {})
-            self._judged[namespace] = new
-            self._held_back[namespace] = sum(self._trials.is_held(each.cache) for each in plan.retained)
+            old = self._judged.pop(namespace, {})
+            self._held_back.pop(namespace, None)
+            if new:
+                self._judged[namespace] = new
+                self._held_back[namespace] = sum(self._trials.is_held(each.cache) for each in plan.retained)
             metrics.GENERATIONS_HELD_BACK.set(self._held_back.total())
             counts = Counter(value.reason for judged in self._judged.values() for _, value in judged.values())
         for reason in RetentionReason:

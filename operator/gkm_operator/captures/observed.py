@@ -1,7 +1,6 @@
 """The captures that nodes announce and the cache objects of the cluster, from the watches of caches. Thread-safe."""
 
-from collections.abc import Callable, Iterable
-from threading import Lock
+from collections.abc import Callable
 
 from gkm.api.caches import Cache
 from gkm.kube.index import Index
@@ -22,8 +21,6 @@ class ObservedCaptures:
         self._by_namespace: Index[str, Cache] = Index(self._namespaces_of_cache, key_of)
         self._by_family: Index[CacheKey, Cache] = Index(_families_of, key_of)
         self._caches: Index[CacheKey, Cache] = Index(lambda cache: (key_of(cache),), key_of)
-        self._known: set[str] = set()
-        self._lock = Lock()
 
     def report_changed(self, old: NodeObject | None, new: NodeObject | None) -> None:
         """Apply a change of a node's report (GKMCacheNode)."""
@@ -31,19 +28,19 @@ class ObservedCaptures:
         before, after = (() if report is None else report.status.captures for report in (old, new))
         if before != after:
             found = new or old
-            self._notify({found.metadata.namespace} if found is not None else set())
+            if found is not None:
+                self._changed(found.metadata.namespace)
 
     def cache_changed(self, old: Cache | None, new: Cache | None) -> None:
         """Update the indexes after a change of a cache object: None before its creation and after its deletion."""
         for index in (self._by_digest, self._by_namespace, self._by_family, self._caches):
             index.change(old, new)
-        affected = {name for cache in (old, new) if cache is not None for name in self._namespaces_of_cache(cache)}
-        self._notify(affected)
+        for name in {name for cache in (old, new) if cache is not None for name in self._namespaces_of_cache(cache)}:
+            self._changed(name)
 
     def namespaces(self) -> list[str]:
-        """Return every namespace that has or had captures since the process started."""
-        with self._lock:
-            return sorted(self._known)
+        """Return every namespace with announced or registered captures."""
+        return sorted({*self._nodes.keys(), *self._by_namespace.keys()})
 
     def announced(self, namespace: str) -> list[tuple[str, ReportedCapture]]:
         """Return the captures that nodes announce for a namespace, each with the node's name."""
@@ -100,12 +97,6 @@ class ObservedCaptures:
     def _namespaces_of_cache(self, cache: Cache) -> tuple[str, ...]:
         found = captured_cache(cache, self._registry)
         return () if found is None else (found.namespace,)
-
-    def _notify(self, namespaces: Iterable[str]) -> None:
-        for namespace in namespaces:
-            with self._lock:
-                self._known.add(namespace)
-            self._changed(namespace)
 
 
 def _families_of(cache: Cache) -> tuple[CacheKey, ...]:

@@ -191,6 +191,7 @@ class CapturesProcess:
         )
         self.controller.refresh = self.refreshed.append
         self._seen: dict[tuple[str, str, str], Any] = {}
+        self._namespaces: set[str] = set()
         self.observe()
 
     def observe(self) -> None:
@@ -212,7 +213,9 @@ class CapturesProcess:
         """Run passes over all namespaces, as the queue does; a failed one is repeated by the next."""
         for _ in range(passes):
             self.observe()
-            for namespace in self.controller.observed.namespaces():
+            # A change enqueues its namespace, also that of the last capture.
+            self._namespaces.update(self.controller.observed.namespaces())
+            for namespace in sorted(self._namespaces):
                 try:
                     self.controller.reconciler.reconcile(namespace)
                 except Exception as error:  # noqa: BLE001 -- the queue would log it

@@ -8,6 +8,7 @@ import pytest
 from gkm.api.config import CapturedCaches
 from gkm.api.errors import GKMError, Reason
 from gkm.kube.errors import ApiError
+from gkm.kube.resources import GKMCACHES
 from gkm.kube.workqueue import Retry
 from gkm_operator.captures.objects import Announcement
 from gkm_operator.captures.retention import MAX_PER_NAMESPACE, RetentionPlan
@@ -36,6 +37,21 @@ def test_an_old_capture_ends_and_is_not_registered_again() -> None:
     (note,) = world.notes("Ended")
     assert note.startswith("Expired: captured more than 86400 seconds ago")
     assert note.endswith("; its image stays in the registry")
+
+
+def test_a_namespace_whose_captures_are_gone_takes_no_memory() -> None:
+    world = CapturesWorld()
+    world.announce("node", captured(1))
+    process = CapturesProcess(world)
+    process.run()
+    assert process.controller.observed.namespaces() == [NAMESPACE]
+    assert process.controller._judged.keys() == process.controller._held_back.keys() == {NAMESPACE}
+    world.announce("node")
+    for name in world.names():
+        world.api.delete(GKMCACHES, name, NAMESPACE)
+    process.run()
+    assert process.controller.observed.namespaces() == []
+    assert process.controller._judged == process.controller._held_back == {}
 
 
 @pytest.mark.parametrize("age", [-2 * DAY, -(2 * DAY + 60.0), -100 * DAY], ids=["now", "a minute ahead", "far ahead"])
