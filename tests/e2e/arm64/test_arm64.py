@@ -14,18 +14,12 @@ WITHOUT_PROCESSES = "not processes and not apiserver and not partners and not he
 ON_A_MACHINE = (
     "contract/test_mount_interface_contract.py",
     *(f"unit/agent/fabric/test_{name}.py" for name in ("infiniband", "lldp", "watch")),
-    "unit/cli/template",
     "unit/core/images/assembly/test_build.py",
-    "unit/core/images/signatures/test_required_attestations.py",
-    "unit/core/images/signing/test_keyless.py",
     "unit/core/mounts",
-    "unit/core/templates",
+    "unit/core/templates/rendering/test_process.py",
     *(f"unit/csi/test_{name}_misses.py" for name in ("graph", "kernel")),
-    "unit/operator/admission/groups",
-    "unit/operator/taskgroups",
 )
-"""Tests that ask the kernel for what qemu-user does not give: openat2, mounts, and a limit of the address space for the
-processes that render templates and check attestations, which qemu-user exceeds by itself."""
+"""Tests that ask the kernel for what qemu-user does not give: openat2, mounts, and limits of memory."""
 OF_AN_INSTALLATION = "unit/cli/test_appearance.py"
 """Tests of the programs of an environment, which the images have and the root does not."""
 FOLDERS = (

@@ -39,8 +39,8 @@ def run(script: str, seconds: float) -> machine.Ended:
     with tempfile.TemporaryDirectory(prefix="gkm-arm64-") as name:
         directory = Path(name)
         root.unpack(directory)
-        root.copy_checkout(directory / machine.SOURCE.lstrip("/"))
-        inside = ["/usr/bin/env", "-i", "-C", machine.SOURCE, *environment, "sh", "-c", script]
+        root.copy_checkout(directory / root.SOURCE.lstrip("/"))
+        inside = ["/usr/bin/env", "-i", "-C", root.SOURCE, *environment, "sh", "-c", script]
         done = subprocess.run(
             [*_NAMESPACES, "sh", "-euc", _ENTER, str(directory), *inside],
             stdin=subprocess.DEVNULL,

@@ -22,8 +22,6 @@ HARDWARE = (
     *("-display", "none", "-monitor", "none", "-serial", "stdio", "-nic", "none", "-no-reboot"),
 )
 """This processor has pages of 4, 16 and 64 KiB, and signs no pointers, which qemu computes slowly."""
-SOURCE = "/src"
-PATHS = ("core", "agent", "csi", "operator", "cli", "tests", "scripts", "bench")
 SLOWER = 20
 """By how much deadlines of tests are longer in it."""
 ENVIRONMENT = {
@@ -32,7 +30,6 @@ ENVIRONMENT = {
     "LANG": "C.UTF-8",
     "GKM_TIER": "check",
     "GKM_TEST_TIME_SCALE": str(SLOWER),
-    "PYTHONPATH": ":".join(f"{SOURCE}/{name}" for name in PATHS),
 }
 _EXPORTED = " ".join(f"{name}={value}" for name, value in ENVIRONMENT.items())
 INIT = f"""#!/bin/sh
@@ -49,7 +46,7 @@ ln -s /proc/self/fd /dev/fd
 insmod /overlay.ko
 ip link set lo up
 export {_EXPORTED}
-cd {SOURCE}
+cd {root.SOURCE}
 sh /command </dev/null
 echo "ended: $?"
 echo o >/proc/sysrq-trigger
@@ -102,7 +99,7 @@ def tests(*arguments: str) -> str:
 def _first_root(kernel: Path, script: str, directory: Path) -> Path:
     """Return one archive of the root, our files, a module of the kernel and the script."""
     added, first = directory / "added", directory / "root.cpio"
-    root.copy_checkout(Path(f"{added}{SOURCE}"))
+    root.copy_checkout(Path(f"{added}{root.SOURCE}"))
     shutil.copy(kernel / "overlay.ko", added)
     (added / "command").write_text(script, encoding="utf-8")
     (added / "init").write_text(INIT, encoding="utf-8")

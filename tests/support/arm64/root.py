@@ -24,6 +24,10 @@ PACKAGES = (
 PYTHON = "3.11"
 """Of Debian bookworm, as in our images."""
 SITE = "usr/local/lib/python3.11/dist-packages"
+SOURCE = "/src"
+"""The checkout in the root."""
+PATHS = ("core", "agent", "csi", "operator", "cli", "tests", "scripts", "bench")
+"""Directories of the checkout that Python searches, whatever the environment of a process is."""
 LOCK = product_images.ROOT / "requirements.lock"
 MERGED = ("bin", "sbin", "lib")
 """Directories that are links into usr on each Debian since bookworm; packages still name both."""
@@ -93,6 +97,7 @@ def _make(directory: Path) -> Path:
     site = str(root / SITE)
     builder.run(Step("its environment (pip)", [*_PIP, "--target", site, "--requirement", str(lock)]))
     builder.run(Step("its bytecode", [*_COMPILE, site]))
+    (root / SITE / "gkm.pth").write_text("".join(f"{SOURCE}/{name}\n" for name in PATHS), encoding="ascii")
     for name, text in ACCOUNTS.items():
         (root / "etc" / name).write_text(text, encoding="ascii")
     for unused in base_image.UNUSED:
