@@ -3,6 +3,9 @@
 Emulation proves what the programs do. It proves nothing about time. tests/e2e/product_images has the images.
 """
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 from support.arm64 import chroot, debian, machine
 from support.peers import require
@@ -54,12 +57,17 @@ def test_a_cache_is_pulled_verified_mounted_and_read(page_kib: int) -> None:
     assert "All of it came true." in said(page_kib, "python3 -m demo.local")
 
 
+@pytest.fixture(scope="module")
+def unpacked() -> Iterator[Path]:
+    with require.absences(), chroot.unpacked() as directory:
+        yield directory
+
+
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_the_tests_of_a_folder_pass(folder: str) -> None:
+def test_the_tests_of_a_folder_pass(folder: str, unpacked: Path) -> None:
     elsewhere = (f"--ignore=tests/{each}" for each in (*ON_A_MACHINE, OF_AN_INSTALLATION))
     script = machine.tests("-n", "2", "-m", WITHOUT_PROCESSES, *elsewhere, f"tests/{folder}")
-    with require.absences():
-        ended = chroot.run(f"uname -m\n{script}", SECONDS)
+    ended = chroot.run(unpacked, f"uname -m\n{script}", SECONDS)
     _succeeded(ended)
     assert ended.console.startswith("aarch64\n")
 

@@ -5,8 +5,10 @@ fast as `support.arm64.machine`, which computes a kernel too. Version 7.2 does n
 and answers ENOSYS: what mounts needs the machine.
 """
 
+import contextlib
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from support.arm64 import machine, programs, root
@@ -26,27 +28,36 @@ exec chroot "$0" "$@"
 """
 
 
-def run(script: str, seconds: float) -> machine.Ended:
-    """Run a script of a shell in the checkout, and return how it ended (root).
+@contextlib.contextmanager
+def unpacked() -> Iterator[Path]:
+    """Yield the root with the checkout in it, whose programs this kernel can start (root).
 
     Raises:
         Missing: Debian's qemu-user-static is not installed.
         RuntimeError: the root could not be made.
-        TimeoutExpired: it took longer than `seconds` (scaled).
     """
     programs.enable()
-    environment = [f"{name}={value}" for name, value in machine.ENVIRONMENT.items()]
     with tempfile.TemporaryDirectory(prefix="gkm-arm64-") as name:
         directory = Path(name)
         root.unpack(directory)
         root.copy_checkout(directory / root.SOURCE.lstrip("/"))
-        inside = ["/usr/bin/env", "-i", "-C", root.SOURCE, *environment, "sh", "-c", script]
-        done = subprocess.run(
-            [*_NAMESPACES, "sh", "-euc", _ENTER, str(directory), *inside],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=scaled(seconds),
-            check=False,
-        )
+        yield directory
+
+
+def run(directory: Path, script: str, seconds: float) -> machine.Ended:
+    """Run a script of a shell in the checkout of an unpacked root, and return how it ended (root).
+
+    Raises:
+        TimeoutExpired: it took longer than `seconds` (scaled).
+    """
+    environment = [f"{name}={value}" for name, value in machine.ENVIRONMENT.items()]
+    inside = ["/usr/bin/env", "-i", "-C", root.SOURCE, *environment, "sh", "-c", script]
+    done = subprocess.run(
+        [*_NAMESPACES, "sh", "-euc", _ENTER, str(directory), *inside],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=scaled(seconds),
+        check=False,
+    )
     return machine.Ended(done.returncode, done.stdout.decode(errors="replace"))

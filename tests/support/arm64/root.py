@@ -31,7 +31,13 @@ PATHS = ("core", "agent", "csi", "operator", "cli", "tests", "scripts", "bench")
 LOCK = product_images.ROOT / "requirements.lock"
 MERGED = ("bin", "sbin", "lib")
 """Directories that are links into usr on each Debian since bookworm; packages still name both."""
-ACCOUNTS = {"passwd": "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n", "group": "root:x:0:\n"}
+FILES = {
+    "etc/passwd": "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n",
+    "etc/group": "root:x:0:\n",
+    "etc/hosts": "127.0.0.1 localhost\n",
+    "usr/bin/gkm": "#!/usr/bin/python3\nimport sys\nfrom gkm_cli.__main__ import main\nsys.exit(main())\n",
+}
+"""Files that scripts of packages and pip would write."""
 _OTHER_MACHINES = re.compile(r"(?m)^\S+==\S+ ;[^\n]*platform_machine == 'x86_64'[^\n]*\n(?: +[^\n]*\n)*")
 _PLATFORMS = tuple(f"--platform=manylinux_2_{minor}_aarch64" for minor in (17, 24, 26, 27, 28, 34, 35))
 _PIP = (
@@ -98,8 +104,9 @@ def _make(directory: Path) -> Path:
     builder.run(Step("its environment (pip)", [*_PIP, "--target", site, "--requirement", str(lock)]))
     builder.run(Step("its bytecode", [*_COMPILE, site]))
     (root / SITE / "gkm.pth").write_text("".join(f"{SOURCE}/{name}\n" for name in PATHS), encoding="ascii")
-    for name, text in ACCOUNTS.items():
-        (root / "etc" / name).write_text(text, encoding="ascii")
+    for name, text in FILES.items():
+        (root / name).write_text(text, encoding="ascii")
+    (root / "usr/bin/gkm").chmod(0o755)
     for unused in base_image.UNUSED:
         shutil.rmtree(root / unused, ignore_errors=True)
         (root / unused).mkdir(parents=True)
