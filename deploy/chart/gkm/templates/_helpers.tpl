@@ -168,6 +168,25 @@ tolerations:
 {{- end }}
 {{- end }}
 
+{{/* The binding of a role to a ServiceAccount of gkm-system: (list "ClusterRole" NAME ACCOUNT), or "Role". */}}
+{{- define "gkm.binding" -}}
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {{ index . 0 }}Binding
+metadata:
+  name: {{ index . 1 }}
+  {{- if eq (index . 0) "Role" }}
+  namespace: gkm-system
+  {{- end }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: {{ index . 0 }}
+  name: {{ index . 1 }}
+subjects:
+  - kind: ServiceAccount
+    name: {{ index . 2 }}
+    namespace: gkm-system
+{{- end }}
+
 {{- define "gkm.aggregate" -}}
 {{- if (index . 0).Values.rbac.aggregate }}
 labels:
