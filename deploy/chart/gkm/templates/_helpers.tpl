@@ -187,6 +187,17 @@ subjects:
     namespace: gkm-system
 {{- end }}
 
+{{/* The binding of an admission policy: (list NAME ACTIONS). */}}
+{{- define "gkm.policyBinding" -}}
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata:
+  name: {{ index . 0 }}
+spec:
+  policyName: {{ index . 0 }}
+  validationActions: [{{ index . 1 }}]
+{{- end }}
+
 {{- define "gkm.aggregate" -}}
 {{- if (index . 0).Values.rbac.aggregate }}
 labels:
