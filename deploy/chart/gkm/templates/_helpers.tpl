@@ -198,6 +198,64 @@ spec:
   validationActions: [{{ index . 1 }}]
 {{- end }}
 
+{{/* How the API server calls a webhook at a path. The controllers write caBundle, or cert-manager's injector. */}}
+{{- define "gkm.clientConfig" -}}
+clientConfig:
+  service:
+    name: gkm-admission
+    namespace: gkm-system
+    path: {{ . }}
+{{- end }}
+
+{{/* The annotation of a webhook configuration by which cert-manager's injector writes the CA of its Certificate. */}}
+{{- define "gkm.injectedCA" -}}
+{{- if eq .Values.admission.certificates "cert-manager" }}
+annotations:
+  # cert-manager's injector takes the CA of this Certificate.
+  cert-manager.io/inject-ca-from: gkm-system/gkm-admission
+{{- end }}
+{{- end }}
+
+{{/* The security context of a container that needs no right on its node. */}}
+{{- define "gkm.restricted" -}}
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities:
+    drop: [ALL]
+  seccompProfile:
+    type: RuntimeDefault
+{{- end }}
+
+{{/*
+The rights on the webhook configurations of a feature: (list $ FEATURE RESOURCES). With cert-manager there are no rules,
+and not no roles: kustomize takes no object away.
+*/}}
+{{- define "gkm.caRights" -}}
+{{- $root := index . 0 }}
+{{- $feature := index . 1 }}
+{{- $resources := index . 2 }}
+{{- range $program, $verbs := dict "admission" "get" "controllers" "get, patch" }}
+---
+# Admission only looks whether these have the CA of its certificate; the controllers copy there the CAs that it publishes.
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: gkm-{{ $program }}-{{ $feature }}-ca
+{{- if eq $root.Values.admission.certificates "cert-manager" }}
+rules: []
+{{- else }}
+rules:
+  - apiGroups: [admissionregistration.k8s.io]
+    resources: [{{ $resources }}]
+    resourceNames: [gkm-{{ $feature }}]
+    verbs: [{{ $verbs }}]
+{{- end }}
+---
+{{ include "gkm.binding" (list "ClusterRole" (printf "gkm-%s-%s-ca" $program $feature) (printf "gkm-%s" $program)) }}
+{{- end }}
+{{- end }}
+
 {{- define "gkm.aggregate" -}}
 {{- if (index . 0).Values.rbac.aggregate }}
 labels:
