@@ -124,6 +124,7 @@ class _PodSpec(Struct, frozen=True, rename="camel"):
 class _PodStatus(Struct, frozen=True, rename="camel"):
     phase: str = ""
     conditions: tuple[_Condition, ...] = ()
+    init_container_statuses: tuple[_ContainerStatus, ...] | None = ()
     container_statuses: tuple[_ContainerStatus, ...] | None = ()
 
 

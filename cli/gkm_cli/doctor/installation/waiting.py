@@ -13,8 +13,10 @@ from gkm_cli.doctor.installation.observed import InstallationFacts, problem
 from gkm_cli.doctor.runner import Subject
 
 _NAMED = {"cacheName": "GKMCache", "clusterCacheName": "ClusterGKMCache", "csi.gkm.io/GKMCache": "GKMCache"}
-_MOUNTING = ("", "ContainerCreating")
-"""Reasons of a container that waits while kubelet mounts volumes. Images are pulled afterwards."""
+_MOUNTING = ("", "ContainerCreating", "PodInitializing")
+"""Reasons of a container that waits while kubelet mounts volumes; the last one in a pod with init containers. Images
+are pulled afterwards.
+"""
 
 
 class WaitingGroup(NamedTuple):
@@ -75,7 +77,8 @@ def _waits(pod: WaitingPod) -> bool:
     """Return whether kubelet or the scheduler has not come to the containers; a pod that a gate holds is meant so."""
     if any(one.type == "PodScheduled" and one.reason == "SchedulingGated" for one in pod.status.conditions):
         return False
-    states = [one.state.waiting for one in pod.status.container_statuses or ()]
+    statuses = (*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ()))
+    states = [one.state.waiting for one in statuses]
     return all(state is not None and state.reason in _MOUNTING for state in states)
 
 

@@ -50,6 +50,23 @@ def test_a_pod_that_waits_for_something_else_is_no_finding(pod: WaitingPod) -> N
     assert list(waiting.pods(observed(waiting_pods=[pod]))) == []
 
 
+@pytest.mark.parametrize(
+    ("state", "waits"),
+    [
+        ({"waiting": {"reason": "PodInitializing"}}, True),
+        ({"waiting": {"reason": "CrashLoopBackOff"}}, False),
+        ({"running": {}}, False),
+        ({"terminated": {"exitCode": 0}}, False),
+    ],
+)
+def test_a_pod_with_init_containers_waits_until_the_first_of_them_is_started(
+    state: dict[str, Any], *, waits: bool
+) -> None:
+    pod = waiting_pod("a", reason="PodInitializing", initContainerStatuses=[{"name": "first", "state": state}])
+    found = list(waiting.pods(observed(waiting_pods=[pod])))
+    assert bool(found) is waits, "kubelet gives PodInitializing, not ContainerCreating, to pods with init containers"
+
+
 def test_a_pod_without_a_node_has_the_words_of_the_scheduler() -> None:
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}
     (found,) = waiting.pods(observed(waiting_pods=[waiting_pod("a", conditions=[condition])]))
