@@ -22,7 +22,7 @@ from gkm_cli.doctor.checks import CHECKS
 from gkm_cli.doctor.findings import Finding, Severity
 from gkm_cli.doctor.options import DoctorOptions
 from gkm_cli.doctor.runner import Check, ClusterReader, Result, run_checks
-from gkm_cli.output import CommandFailed, NegativeResult, line, show, table
+from gkm_cli.output import CommandFailed, NegativeResult, UsageError, line, show, table
 from gkm_cli.progress import waiting
 
 MAX_ROWS = 100
@@ -39,15 +39,18 @@ def diagnose(cluster: ClusterOptions, options: DoctorOptions) -> None:
 
     Raises:
         typer.BadParameter: there is no check of a name.
+        UsageError: a namespace is given, and the chosen checks need the whole cluster.
         CommandFailed: there is no cluster to read, or a check without a problem could not read everything.
         NegativeResult: there is a problem.
     """
     chosen = _chosen(options.checks or ())
+    left_out = [check.name for check in chosen if check.cluster_wide and options.namespace]
+    checks = [check for check in chosen if check.name not in left_out]
+    if not checks:
+        raise UsageError(f"these checks need the whole cluster: {', '.join(left_out)}", "leave out --namespace")
     connection = connected(cluster, options.namespace)
     cutoff = timestamp(connection.now() - timedelta(seconds=options.grace_seconds))
     reader = ClusterReader(connection.api, namespace=options.namespace, cutoff=cutoff, now=connection.now)
-    left_out = [check.name for check in chosen if check.cluster_wide and options.namespace]
-    checks = [check for check in chosen if check.name not in left_out]
     results = list(run_checks(checks, reader, waiting))
     contents = Contents(connection.api, reader)
     if options.bundle is not None:

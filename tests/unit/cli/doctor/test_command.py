@@ -7,14 +7,19 @@ import sys
 from pathlib import Path
 
 import pytest
+from gkm_cli.clusters.connection import ClusterConnection
+from gkm_cli.clusters.options import ClusterOptions
+from gkm_cli.doctor import diagnosis
 from gkm_cli.doctor.checks import CHECKS
 from gkm_cli.doctor.diagnosis import MAX_ROWS, as_list, print_results
 from gkm_cli.doctor.findings import Finding, Severity, command, some
+from gkm_cli.doctor.options import DoctorOptions
 from gkm_cli.doctor.runner import Result
-from gkm_cli.output import Output, show
+from gkm_cli.output import Output, UsageError, show
 from support.cli.command import gkm
 from support.host import ports
 from support.kube import kubeconfigs
+from support.kube.fake_api import FakeApi
 
 PAGE = Path(__file__).parents[4] / "docs" / "reference" / "doctor.md"
 USER = {"token": "a-secret-token"}
@@ -66,6 +71,13 @@ def test_a_kubeconfig_or_context_that_does_not_exist_is_one_line(tmp_path: Path,
 def test_wrong_options_are_wrong_usage(arguments: list[str], why: str) -> None:
     done = gkm("doctor", *arguments)
     assert (done.returncode, why in done.stderr) == (2, True), done
+
+
+def test_a_namespace_and_no_check_of_it_is_wrong_usage_and_not_a_good_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(diagnosis, "connected", lambda *_: ClusterConnection(FakeApi(), "default"))
+    words = "^these checks need the whole cluster: config/keys, nodes/clock; leave out --namespace$"
+    with pytest.raises(UsageError, match=words):
+        diagnosis.diagnose(ClusterOptions(), DoctorOptions(namespace="ml-apps", checks=["config/keys", "nodes/clock"]))
 
 
 def test_help_has_an_example() -> None:
