@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from gkm.api.config import ConfigInvalid
 from gkm.api.errors import GKMError
 from gkm.images.cache import CacheImage
 from gkm.images.image_store import ImageSource
@@ -30,7 +31,7 @@ def diff(
     """Compare two images: labels, targets, sizes and files; exit 0 for one digest, 1 for two, 2 without an answer."""
     try:
         result = _compared([access.described(each) for each in (first, second)], access.config.store.max_image_bytes)
-    except (GKMError, OSError) as error:
+    except (ConfigInvalid, GKMError, OSError) as error:
         raise Undecided from error
     show(result, output, lambda: _print(result))
     if not result["same"]:

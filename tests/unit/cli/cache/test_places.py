@@ -162,6 +162,8 @@ def test_a_difference_is_shown_by_name(layout: str, tmp_path: Path) -> None:
 def test_a_diff_without_an_answer_has_another_exit_code(layout: str, tmp_path: Path) -> None:
     done = gkm("cache", "diff", layout, f"oci:{tmp_path}/nothing")
     assert (done.returncode, "there is no such directory" in done.stderr) == (2, True)
+    done = gkm("cache", "diff", layout, layout, "--config", tmp_path / "nothing.yaml")
+    assert (done.returncode, "nothing.yaml" in done.stderr) == (2, True), "1 says that the images differ"
 
 
 @pytest.fixture(scope="module")
