@@ -47,7 +47,7 @@ def keys_readable(observed: InstallationFacts) -> Iterator[Finding]:
         for index, key in enumerate(policy.keys):
             at = f"verification.policies[{number}].keys[{index}]"
             pem = key if is_pem(key) else text_at(observed.config_map, "data", key.removeprefix(MOUNT))
-            if not is_pem(key) and (not key.startswith(MOUNT) or "/" in key.removeprefix(MOUNT)):
+            if not subjects.is_known(key):
                 continue
             why = "no signature can be compared with it, so the images of this policy are refused"
             try:

@@ -8,7 +8,7 @@ from gkm.api.installation import ADMISSION, CONTROLLERS, NAMESPACE
 
 from gkm_cli.doctor.findings import Finding, moment, text_at
 from gkm_cli.doctor.installation import subjects
-from gkm_cli.doctor.installation.objects import first_image
+from gkm_cli.doctor.installation.objects import tag_of
 from gkm_cli.doctor.installation.observation import check
 from gkm_cli.doctor.installation.observed import InstallationFacts, problem
 
@@ -53,9 +53,7 @@ def versions(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield a warning if programs of GKM have several versions. Images by digest are not compared."""
     tags: dict[str, list[str]] = {}
     for name, found in (*observed.daemon_sets.items(), *observed.deployments.items()):
-        _, _, last = first_image(found).rpartition("/")
-        _, separator, tag = last.partition(":")
-        if separator and "@" not in last:
+        if tag := tag_of(found):
             tags.setdefault(tag, []).append(name)
     if len(tags) > 1:
         detail = "; ".join(f"{tag}: {', '.join(sorted(names))}" for tag, names in sorted(tags.items()))

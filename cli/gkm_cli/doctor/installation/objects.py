@@ -203,7 +203,8 @@ def named_classes(workloads: Iterable[object], name: str) -> list[str]:
     return sorted(names - {""})
 
 
-def first_image(workload: object) -> str:
-    """Return the image of the first container of a workload."""
+def tag_of(workload: object) -> str:
+    """Return the tag of the image of a workload's first container, "" for an image by digest."""
     containers = items_at(workload, "spec", "template", "spec", "containers")
-    return text_at(containers[0], "image") if containers else ""
+    _, _, last = text_at(containers[0], "image").rpartition("/") if containers else ("", "", "")
+    return "" if "@" in last else last.partition(":")[2]

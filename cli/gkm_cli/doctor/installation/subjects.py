@@ -5,10 +5,12 @@ check whose finding is the absence of an object has no subject: it always looks.
 """
 
 from gkm.api.config import Config
-from gkm.api.installation import AGENT, CSI
+from gkm.api.installation import AGENT, CSI, MOUNT
+from gkm.api.policies import is_pem
 
 from gkm_cli.doctor.findings import at, items_at
-from gkm_cli.doctor.installation.observation import needed
+from gkm_cli.doctor.installation.objects import tag_of
+from gkm_cli.doctor.installation.observation import CERT_MANAGER, needed
 from gkm_cli.doctor.installation.observed import InstallationFacts
 from gkm_cli.doctor.runner import Subject
 
@@ -21,8 +23,14 @@ def _definitions(observed: InstallationFacts) -> bool:
     return any(observed.definitions.values())
 
 
+def is_known(key: str) -> bool:
+    """Return whether a key of a policy is a text or a file of the ConfigMap. Files of other volumes are not known."""
+    return is_pem(key) or (key.startswith(MOUNT) and "/" not in key.removeprefix(MOUNT))
+
+
 def _keys(observed: InstallationFacts) -> bool:
-    return isinstance(observed.config, Config) and any(each.keys for each in observed.config.verification.policies)
+    policies = observed.config.verification.policies if isinstance(observed.config, Config) else []
+    return any(is_known(key) for policy in policies for key in policy.keys)
 
 
 def _enforced(observed: InstallationFacts) -> bool:
@@ -30,8 +38,14 @@ def _enforced(observed: InstallationFacts) -> bool:
 
 
 def _certificates(observed: InstallationFacts) -> bool:
-    bundles = [at(each, "clientConfig", "caBundle") for each in items_at(observed.webhook, "webhooks")]
-    return bool(at(observed.certificate, "status", "notAfter") if observed.certificate else any(bundles))
+    if at(observed.webhook, "metadata", "annotations", CERT_MANAGER):
+        return bool(at(observed.certificate, "status", "notAfter"))
+    return any(at(each, "clientConfig", "caBundle") for each in items_at(observed.webhook, "webhooks"))
+
+
+def _tags(observed: InstallationFacts) -> bool:
+    programs = [each for each in (*observed.daemon_sets.values(), *observed.deployments.values()) if each]
+    return bool(programs) and all(map(tag_of, programs))
 
 
 def _nodes_with_agent(observed: InstallationFacts) -> bool:
@@ -51,7 +65,7 @@ WEBHOOK = Subject[InstallationFacts]("the webhook is not registered", lambda obs
 CACHES = Subject[InstallationFacts]("there is no cache", lambda observed: observed.caches)
 REPORTED = Subject[InstallationFacts]("no node reports a cache", _reported)
 ENFORCED = Subject[InstallationFacts]("no configuration requires signatures", _enforced)
-KEYS = Subject[InstallationFacts]("no policy names a key", _keys)
+KEYS = Subject[InstallationFacts]("no policy names a key that the configuration holds", _keys)
 FEATURES = Subject[InstallationFacts](
     "no feature that needs further rights is switched on", lambda observed: needed(observed.config)
 )
@@ -70,10 +84,7 @@ PRIORITY_CLASSES = Subject[InstallationFacts](
     "no pod of GKM names a PriorityClass", lambda observed: observed.priority_classes
 )
 LEASE = Subject[InstallationFacts]("there is no Lease of the controllers", lambda observed: observed.lease)
-PROGRAMS = Subject[InstallationFacts](
-    "no program of GKM is installed",
-    lambda observed: any((*observed.daemon_sets.values(), *observed.deployments.values())),
-)
+PROGRAMS = Subject[InstallationFacts]("no program of GKM is installed, or an image is by digest", _tags)
 NODES = Subject[InstallationFacts](
     "there is no node, or no DaemonSet gkm-agent", lambda observed: observed.nodes and observed.daemon_sets.get(AGENT)
 )

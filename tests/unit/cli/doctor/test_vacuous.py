@@ -9,7 +9,7 @@ from gkm.kube.resources import CONFIGMAPS
 from gkm_cli.doctor.checks import CHECKS
 from gkm_cli.doctor.findings import Finding, Severity
 from gkm_cli.doctor.runner import ClusterReader, run_checks
-from support.cli.observations import cache, node, observed, pod, report
+from support.cli.observations import cache, config, hook, node, observed, pod, report
 from support.kube.fake_api import FakeApi
 
 NEVER_EMPTY = {
@@ -43,6 +43,14 @@ def test_every_check_of_the_installation_has_a_subject() -> None:
 
 
 CONFIG = {"data": {"config.yaml": "{}"}}
+def with_key(path: str) -> dict[str, Any]:
+    return config(policies=[{"images": ["*"], "keys": [path]}])
+
+
+def image(name: str) -> dict[str, Any]:
+    return {"spec": {"template": {"spec": {"containers": [{"image": name}]}}}}
+
+
 WITH_GROUPS = {"data": {"config.yaml": "taskGroups: {enabled: true}"}}
 DAEMON_SET = {"metadata": {"creationTimestamp": "2026-11-20T00:00:00Z"}, "status": {"desiredNumberScheduled": 0}}
 
@@ -60,6 +68,17 @@ DAEMON_SET = {"metadata": {"creationTimestamp": "2026-11-20T00:00:00Z"}, "status
         ("caches/no-policy", {"config_map": CONFIG}, {"config_map": CONFIG, "caches": [cache()]}),
         ("caches/failed", {"caches": [cache()]}, {"reports": [report("n", state="Ready")]}),
         ("config/rights", {"config_map": CONFIG}, {"config_map": WITH_GROUPS}),
+        ("config/keys", {"config_map": with_key("/etc/keys/a.pub")}, {"config_map": with_key("/etc/gkm/a.pub")}),
+        (
+            "controllers/versions",
+            {"daemon_sets": {"gkm-agent": image("r/gkm-agent@sha256:aa")}, "deployments": {"x": image("r/x:1")}},
+            {"daemon_sets": {"gkm-agent": image("r/gkm-agent:1")}, "deployments": {"x": image("r/x:1")}},
+        ),
+        (
+            "webhook/expired",
+            {"webhook": hook(b"by its injector", by_cert_manager=True)},
+            {"webhook": hook(by_cert_manager=True), "certificate": {"status": {"notAfter": "2027-01-01T00:00:00Z"}}},
+        ),
     ],
 )
 def test_a_subject_is_what_the_check_compares(name: str, without: dict[str, Any], with_it: dict[str, Any]) -> None:
