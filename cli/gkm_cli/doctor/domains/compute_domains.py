@@ -49,7 +49,9 @@ TEMPLATES = Subject[Listed](
 CLAIMS = Subject[Listed](
     "no ResourceClaim is of a ComputeDomain", lambda listed: any(_domain(claim)[0] for claim in listed.claims)
 )
-PODS = Subject[Listed]("no pod has a claim", lambda listed: any(pod.spec.resource_claims for pod in listed.pods))
+PODS = Subject[Listed](
+    "no Pending pod has a claim", lambda listed: any(pod.spec.resource_claims for pod in listed.pending_pods)
+)
 
 
 @check("domains/terminating", "no ComputeDomain is stuck in deletion", "domains sets templates", DOMAINS)
@@ -75,11 +77,11 @@ def terminating(listed: Listed) -> Iterator[Finding]:
             yield problem(_KIND, metadata, detail, *_deletion_step(domain, set_exists=_has_set(domain, sets)))
 
 
-@check("domains/orphans", "every ComputeDomain has its workload", "domains sets pods", DOMAINS)
+@check("domains/orphans", "every ComputeDomain has its workload", "domains sets labeled_pods", DOMAINS)
 def orphans(listed: Listed) -> Iterator[Finding]:
     """Yield the ComputeDomains that Grove or GKM made for a workload that does not exist."""
     sets = _sets(listed)
-    labeled = {(pod.metadata.namespace, pod.metadata.label(DOMAIN_LABEL)) for pod in listed.pods}
+    labeled = {(pod.metadata.namespace, pod.metadata.label(DOMAIN_LABEL)) for pod in listed.labeled_pods}
     for domain in listed.domains:
         metadata = domain.metadata
         if metadata.terminating or not listed.settled(metadata):
@@ -283,13 +285,13 @@ def claims(listed: Listed) -> Iterator[Finding]:
             )
 
 
-@check("domains/pods", "no pod waits for the claim template of a domain", "pods domains templates", PODS)
+@check("domains/pods", "no pod waits for the claim template of a domain", "pending_pods domains templates", PODS)
 def waiting_pods(listed: Listed) -> Iterator[Finding]:
     """Yield the missing claim templates of ComputeDomains that Pending pods refer to."""
     existing = {key(template.metadata) for template in listed.templates}
     domains = {(domain.metadata.namespace, domain.template): domain.metadata for domain in listed.domains}
     waiting: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for pod in listed.pods:
+    for pod in listed.pending_pods:
         metadata = pod.metadata
         if pod.status.phase != "Pending" or metadata.terminating or not listed.settled(metadata):
             continue

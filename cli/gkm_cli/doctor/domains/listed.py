@@ -7,7 +7,7 @@ from typing import Any
 
 from gkm.api import computedomains
 from gkm.api.computedomains import ComputeDomain
-from gkm.api.mnnvl_metadata import NODE_LABEL, MnnvlMetadata
+from gkm.api.mnnvl_metadata import DOMAIN_LABEL, NODE_LABEL, MnnvlMetadata
 from gkm.api.pod_specs import PodClaim
 from gkm.api.resource_claims import ResourceClaimTemplate
 from gkm.kube import resources
@@ -15,6 +15,7 @@ from gkm.kube.api import Key
 from gkm.kube.resources import Resource
 from msgspec import Struct
 
+from gkm_cli.clusters.reads import Unreadable
 from gkm_cli.doctor.findings import Finding, Severity, named
 from gkm_cli.doctor.runner import Check, ClusterReader, Collection, Subject
 
@@ -65,6 +66,8 @@ class Listed:
     domains: Sequence[ComputeDomain] = ()
     sets: Sequence[NamedObject] = ()
     pods: Sequence[ListedClaimUser] = ()
+    labeled_pods: Sequence[ListedClaimUser] = ()
+    pending_pods: Sequence[ListedClaimUser] = ()
     templates: Sequence[ResourceClaimTemplate] = ()
     claims: Sequence[ListedClaim] = ()
     nodes: Sequence[NamedObject] = ()
@@ -89,10 +92,13 @@ def problem(kind: str, metadata: MnnvlMetadata, detail: str, why: str, hint: str
     return Finding(Severity.PROBLEM, named(kind, *key(metadata)), detail, why, hint)
 
 
+_PODS = Resource("v1", "Pod", "pods", namespaced=True, type=ListedClaimUser)
 COLLECTIONS: dict[str, Collection[Any]] = {
     "domains": Collection(resources.COMPUTEDOMAINS, computedomains.DEFINITION),
     "sets": Collection(resources.PODCLIQUESETS.of(NamedObject), SET_DEFINITION),
-    "pods": Collection(Resource("v1", "Pod", "pods", namespaced=True, type=ListedClaimUser)),
+    "pods": Collection(_PODS),
+    "labeled_pods": Collection(_PODS, labels=DOMAIN_LABEL),
+    "pending_pods": Collection(_PODS, fields="status.phase=Pending"),
     "templates": Collection(resources.CLAIM_TEMPLATES, computedomains.DEFINITION),
     "claims": Collection(resources.CLAIMS.of(ListedClaim), computedomains.DEFINITION),
     "nodes": Collection(resources.NODES.of(NamedObject), labels=NODE_LABEL),
@@ -103,11 +109,22 @@ COLLECTIONS: dict[str, Collection[Any]] = {
 def read_lists(reader: ClusterReader, fields: Sequence[str]) -> Listed:
     """Return these lists, each of which is read once; raise Unreadable if one cannot be read.
 
+    All pods of a cluster are read only where the kind of ComputeDomains is installed, or may not be looked up.
+
     So all checks together read nodes, ComputeDomains, sets, pods, templates and claims in this order: an object that
     appears or goes between two lists gives no finding, or is younger than the cutoff.
     """
+    if "pods" in fields and _is_missing(reader):
+        fields = ()
     lists = reader.all(*(partial(reader.list, COLLECTIONS[field]) for field in fields))
     return Listed(cutoff=reader.cutoff, namespace=reader.namespace, **dict(zip(fields, lists, strict=True)))
+
+
+def _is_missing(reader: ClusterReader) -> bool:
+    try:
+        return reader.get(resources.DEFINITIONS, computedomains.DEFINITION) is None
+    except Unreadable:
+        return False
 
 
 def check(

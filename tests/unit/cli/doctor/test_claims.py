@@ -144,7 +144,7 @@ def test_a_claim_whose_uid_is_no_text_is_of_no_domain(uid: object) -> None:
 
 def test_pods_that_wait_for_one_template_are_one_finding() -> None:
     pods = [stored(pod(f"p{number}", "llama-0")) for number in range(7)]
-    (found,) = compute_domains.waiting_pods(listed(pods=pods, domains=[LLAMA]))
+    (found,) = compute_domains.waiting_pods(listed(pending_pods=pods, domains=[LLAMA]))
     assert brief([found]) == [("problem", TEMPLATE)]
     assert "p0, p1, p2, p3, p4 and 2 more" in found.detail
     assert "has not made it for the ComputeDomain llama-0" in found.why
@@ -156,14 +156,14 @@ def test_pods_that_wait_for_one_template_are_one_finding() -> None:
     ids=["injected claim", "our label"],
 )
 def test_pods_whose_domain_is_gone_are_found_by_claim_or_label(made: Json) -> None:
-    (found,) = compute_domains.waiting_pods(listed(pods=[stored(made)], domains=[LLAMA]))
+    (found,) = compute_domains.waiting_pods(listed(pending_pods=[stored(made)], domains=[LLAMA]))
     assert found.object == "ResourceClaimTemplate team/gone"
     assert "no ComputeDomain of the namespace" in found.why
 
 
 def test_the_template_of_a_terminating_domain_does_not_come() -> None:
     terminating = stored(compute_domain("llama-0"), deletionTimestamp=OLD)
-    (found,) = compute_domains.waiting_pods(listed(pods=[stored(pod("p", "llama-0"))], domains=[terminating]))
+    (found,) = compute_domains.waiting_pods(listed(pending_pods=[stored(pod("p", "llama-0"))], domains=[terminating]))
     assert "the ComputeDomain llama-0 is Terminating" in found.why
 
 
@@ -187,4 +187,4 @@ def _with_claim() -> Json:
     ids=["template exists", "running", "young", "terminating", "claim exists", "not of a domain", "no claim"],
 )
 def test_any_other_pod_does_not_wait_for_a_domain(made: Json, templates: list[Json]) -> None:
-    assert list(compute_domains.waiting_pods(listed(pods=[made], templates=templates, domains=[LLAMA]))) == []
+    assert list(compute_domains.waiting_pods(listed(pending_pods=[made], templates=templates, domains=[LLAMA]))) == []

@@ -105,7 +105,7 @@ def test_a_domain_of_grove_without_owner_is_an_orphan_when_no_set_has_the_name_i
         (domain(), {}),
         (domain(labels={"app.kubernetes.io/managed-by": "helm"}), {}),
         (domain(labels=OURS, ownerReferences=[owner("Job", "train", group="batch/v1")]), {}),
-        (domain(labels=OURS), {"pods": [stored(pod("p", **{"gkm.io/compute-domain": "llama-0"}))]}),
+        (domain(labels=OURS), {"labeled_pods": [stored(pod("p", **{"gkm.io/compute-domain": "llama-0"}))]}),
         (domain(ownerReferences=[owner("PodCliqueSetLike", "llama")]), {}),
     ],
     ids=["its set", "young", "terminating", "a user's", "of helm", "of a job", "of a labeled pod", "another kind"],
@@ -116,7 +116,7 @@ def test_a_domain_with_a_workload_and_one_of_a_user_is_no_orphan(made: Json, lis
 
 def test_our_domain_for_a_label_without_owner_and_pods_is_an_orphan() -> None:
     pods = [stored(pod("p", **{"gkm.io/compute-domain": "another"}))]
-    (found,) = compute_domains.orphans(listed(domains=[domain(labels=OURS)], pods=pods))
+    (found,) = compute_domains.orphans(listed(domains=[domain(labels=OURS)], labeled_pods=pods))
     assert "no pod has the label gkm.io/compute-domain: llama-0" in found.why
 
 

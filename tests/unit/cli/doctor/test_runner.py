@@ -6,14 +6,14 @@ from threading import Event
 
 import pytest
 from gkm.kube.errors import ApiError
-from gkm.kube.resources import COMPUTEDOMAINS, Resource
+from gkm.kube.resources import COMPUTEDOMAINS, DEFINITIONS, Resource
 from gkm_cli.clusters.reads import Unreadable
 from gkm_cli.doctor import runner
 from gkm_cli.doctor.checks import CHECKS
 from gkm_cli.doctor.findings import Finding, Severity
 from gkm_cli.doctor.runner import Check, ClusterReader, Collection, reading_check, run_checks
 from support.cli.doctor_lists import CUTOFF
-from support.grove.kinds import ALL
+from support.grove.kinds import ALL, COMPUTE_DOMAIN
 from support.host.waiting import scaled
 from support.kube.fake_api import FakeApi
 
@@ -121,6 +121,7 @@ def test_every_check_of_the_command_is_unknown_when_it_may_read_nothing() -> Non
 
 def test_one_unreadable_list_leaves_all_checks_unknown_that_need_it() -> None:
     api = FakeApi()
+    api.create(DEFINITIONS, COMPUTE_DOMAIN)
     api.fault = lambda _verb, plural: ApiError(500, "", "odd") if plural == COMPUTEDOMAINS.plural else None
     found = {one.check: one.finding.severity for one in run_checks(CHECKS, _reader(api), working)}
     unknown = {check for check, severity in found.items() if severity is Severity.NOT_CHECKED}

@@ -1,22 +1,40 @@
 """A check with nothing to look at says so, and never that all is well."""
 
+from collections.abc import Iterator
 from contextlib import nullcontext
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
-from gkm.kube.resources import CONFIGMAPS
+from gkm.kube.api import EVERYTHING, PAGE_LIMIT, ListPage, ListSelector
+from gkm.kube.resources import CONFIGMAPS, Resource
 from gkm_cli.doctor.checks import CHECKS
 from gkm_cli.doctor.findings import Finding, Severity
 from gkm_cli.doctor.runner import ClusterReader, run_checks
 from support.cli.observations import cache, config, hook, node, observed, pod, report
 from support.kube.fake_api import FakeApi
 
+T = TypeVar("T")
 NEVER_EMPTY = {
     *("kinds/missing", "config/invalid", "rights/bindings", "webhook/missing", "csi/driver-missing", "csi/missing"),
     *("agent/missing", "controllers/missing"),
 }
 """Checks that look at one object, whose absence is the fault."""
+
+
+class RecordingApi(FakeApi):
+    """Remembers the selectors of the lists of pods."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.of_pods: list[ListSelector] = []
+
+    def list_pages(
+        self, resource: Resource[T], selector: ListSelector = EVERYTHING, limit: int = PAGE_LIMIT
+    ) -> Iterator[ListPage[T]]:
+        if resource.plural == "pods":
+            self.of_pods.append(selector)
+        return super().list_pages(resource, selector, limit)
 
 
 def results(api: FakeApi, namespace: str = "") -> dict[str, list[Finding]]:
@@ -35,6 +53,13 @@ def test_in_an_empty_cluster_no_check_says_ok(namespace: str) -> None:
     skipped = {name: one.detail for name, each in found.items() for one in each if one.severity is Severity.SKIPPED}
     assert all(text.startswith("no objects: ") for text in skipped.values())
     assert {name for name, each in found.items() if each[0].severity is Severity.PROBLEM} == NEVER_EMPTY
+
+
+def test_without_compute_domains_no_check_reads_all_pods_of_the_cluster() -> None:
+    api = RecordingApi()
+    results(api)
+    assert api.of_pods
+    assert EVERYTHING not in api.of_pods, "a check of ComputeDomains, of which there are none, lists every pod"
 
 
 def test_every_check_of_the_installation_has_a_subject() -> None:
