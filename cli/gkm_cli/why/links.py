@@ -243,7 +243,8 @@ def decide_mount(facts: Facts) -> Outcome:
     """Decide whether the pod's volume of GKM is mounted on the node."""
     pod, found = facts.pod, facts.on_node
     meta = pod.metadata
-    used = [use for use in (found.pods if found else ()) if (use.namespace, use.name) == (meta.namespace, meta.name)]
+    # Not by the pod's name: a StatefulSet has had others of it, whose volumes may still be mounted.
+    used = [use for use in (found.pods if found else ()) if use.volume_id == facts.volume_id]
     wanted = facts.existing_cache.status.resolved_digest
     if any(use.digest == wanted for use in used):
         return Holds(f"{wanted} is mounted")

@@ -91,7 +91,7 @@ def objects() -> dict[str, Json]:
                         "digest": DIGEST,
                         "sizeBytes": 42,
                         "compatibleGPUs": [{"ids": [0, 1]}],
-                        "pods": [{"namespace": NAMESPACE, "name": "server", "volumeId": "csi-1", "digest": DIGEST}],
+                        "pods": [{"namespace": NAMESPACE, "name": "server", "volumeId": VOLUME_ID, "digest": DIGEST}],
                     }
                 }
             },

@@ -1,5 +1,6 @@
 """`gkm why` without a cluster: remedies for all reasons, names of caches, and the page."""
 
+import hashlib
 import json
 import re
 from dataclasses import replace
@@ -46,6 +47,8 @@ T = TypeVar("T")
 PAGE = Path(__file__).parents[4] / "docs" / "reference" / "why.md"
 GOOD = {Reason.COSIGN_SUCCESS, Reason.NOT_REQUIRED, Reason.UPDATE_REFUSED}
 NOW = "2026-11-23T00:00:00Z"
+HANDLE = f"csi-{hashlib.sha256(b'kernels').hexdigest()}"
+"""The id of the volume of a pod without a uid (kubernetes/pkg/volume/csi/csi_plugin.go, makeVolumeHandle)."""
 ELSEWHERE = remedy("SomethingNew")
 
 
@@ -99,7 +102,7 @@ def healthy(
         spec=CacheSpec(image="r.example/a:1"),
         status=CacheStatus(image="r.example/a:1", resolved_digest=digest, conditions=[verified], runtime=runtime),
     )
-    use = PodUse(namespace="team", name="p", volume_id="v", digest=digest)
+    use = PodUse(namespace="team", name="p", volume_id=HANDLE, digest=digest)
     report = NodeCacheStatus(state="Ready", digest=digest, pods=[use])
     return Facts(
         pod=PodFacts(ObjectMeta(name="p", namespace="team"), PodSpecFacts("n", containers=containers), status),
@@ -185,6 +188,16 @@ def test_a_mounted_volume_proves_the_driver_that_could_not_be_read() -> None:
     waiting = replace(healthy({}, has_driver=unread), node=ReadResult(unreadable=Unreadable("missing right", "ask")))
     states = {step.link: step.state for step in walk(waiting)}
     assert (states["driver"], states["mount"]) == (State.NOT_CHECKED, State.NOT_CHECKED)
+
+
+def test_the_volume_of_an_earlier_pod_of_the_same_name_is_not_the_pods() -> None:
+    facts = healthy({})
+    metadata = structs.replace(facts.pod.metadata, uid="of-the-next-pod")
+    pod = structs.replace(facts.pod, metadata=metadata, status=PodStatusFacts("Pending"))
+    steps = {step.link: step for step in walk(replace(facts, pod=pod))}
+    assert steps["mount"].state is State.BROKEN, (
+        "the pod waits, and the report is about a pod of a StatefulSet before it"
+    )
 
 
 def test_behind_a_link_that_could_not_be_read_the_walk_goes_on() -> None:
