@@ -7,6 +7,7 @@ from datetime import timedelta
 from gkm.api.caches import Cache, verified_digest
 from gkm.api.config import Config
 from gkm.api.errors import GKMError, Reason
+from gkm.api.installation import CONTROLLERS, NAMESPACE
 from gkm.api.meta import TRUE
 from gkm.api.nodes import NodeSpec
 from gkm.api.rollouts import is_open
@@ -25,6 +26,7 @@ WITHOUT_NODE = frozenset({"NodesIncompatible", "NoMatchingNodes"})
 """Reasons of the condition Ready (gkm_operator.caches.status)."""
 STUCK = timedelta(minutes=30)
 """A pull of 64 GiB at 100 MB/s takes 11 minutes."""
+_READ_LOG = f"kubectl logs -n {NAMESPACE} -l app.kubernetes.io/name={CONTROLLERS}"
 _IN_PROGRESS = frozenset({"Pending", "Downloading", "Extracting"})
 
 
@@ -75,6 +77,9 @@ def refused(observed: InstallationFacts) -> Iterator[Finding]:
     for cache in observed.caches:
         condition = cache.status.condition("Verified")
         reason, message = _unverified(cache)
+        if condition is None and observed.is_settled(cache.metadata.creation_timestamp):
+            detail, hint = "the controllers have not looked at it", f"{_READ_LOG}: why they have not come to it"
+            yield Finding(Severity.WARNING, cache_name(cache), detail, "it is not verified", hint)
         if condition is None or reason in {"", *SIGNATURES, Reason.UNAUTHORIZED}:
             continue
         if condition.last_transition_time <= observed.cutoff:

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import convert
 from msgspec.structs import replace
-from support.cli.observations import GPUS, NOW, Json, cache, hook, node, observed, pod, report
+from support.cli.observations import GPUS, NOW, OLD, YOUNG, Json, cache, hook, node, observed, pod, report
 from support.operator.upstream import upstream
 
 INSTALLATION = [check for check in CHECKS if check.observe is observe]
@@ -178,6 +178,14 @@ def test_a_node_that_the_rollout_has_not_reached_is_not_stuck(state: str, open_r
     waiting = report("n", state=state, lastUpdated=f"{NOW - timedelta(hours=2):%Y-%m-%dT%H:%M:%SZ}")
     facts = observed(caches=[replace(made, spec=spec, status=status)], reports=[waiting])
     assert len(list(caches.stuck(facts))) == found
+
+
+@pytest.mark.parametrize(("created", "severities"), [(OLD, ["warning"]), (YOUNG, [])])
+def test_a_cache_at_which_the_controllers_have_not_looked_is_not_ok(created: str, severities: list[str]) -> None:
+    made = cache()
+    made = replace(made, metadata=replace(made.metadata, creation_timestamp=created))
+    found = [each.severity.value for each in caches.refused(observed(caches=[made]))]
+    assert found == severities, "without a finding the check says that every other image is verified"
 
 
 REASONED: list[tuple[str, Callable[[InstallationFacts], Iterator[Finding]]]] = [
