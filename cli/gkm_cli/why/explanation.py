@@ -124,7 +124,8 @@ def chosen(api: Api, target: str, namespace: str, labels: str) -> ChosenPods:
             raise CommandFailed(f"there is no pod {name} in the namespace {namespace}; name its namespace with -n")
         return ChosenPods([pod])
     if not target and not labels:
-        return _listed(api, ListSelector(namespace), lambda pod: _is_of_gkm(pod) and waits_or_fails(pod))
+        unfinished = ListSelector(namespace, fields="status.phase!=Succeeded")
+        return _listed(api, unfinished, lambda pod: _is_of_gkm(pod) and waits_or_fails(pod))
     if not target:
         found = _listed(api, ListSelector(namespace, labels=labels), lambda _: True)
         return _some(found, f"no pod has the labels {labels}", namespace)
@@ -166,11 +167,11 @@ def _listed(api: Api, selector: ListSelector, is_meant: Callable[[PodFacts], boo
 
 def waits_or_fails(pod: PodFacts) -> bool:
     """Return whether a pod has not started, or one of its containers waits or ended with an error."""
-    if pod.status.phase in ("Succeeded", "Running"):
+    if pod.status.phase == "Running":
         ends = [each.state.terminated or each.last_state.terminated for each in pod.statuses]
         waits = any(each.state.running is None and each.state.terminated is None for each in pod.statuses)
-        return any(end and end.exit_code for end in ends) or (waits and pod.status.phase == "Running")
-    return True
+        return waits or any(end and end.exit_code for end in ends)
+    return pod.status.phase != "Succeeded"
 
 
 def _is_of_gkm(pod: PodFacts) -> bool:

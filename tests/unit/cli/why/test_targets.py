@@ -119,6 +119,15 @@ def test_the_number_of_pods_is_bounded_and_the_rest_is_told(monkeypatch: pytest.
     assert ([pod.metadata.name for pod in found.pods], found.more) == (["labeled", "waits"], 3)
 
 
+def test_a_pod_that_succeeded_does_not_fail_whatever_its_sidecar_ended_with() -> None:
+    api = FakeApi()
+    stopped = {"name": "proxy", "state": {"terminated": {"exitCode": 143}}}
+    done = {"phase": "Succeeded", "containerStatuses": [{"name": "server", "state": {"terminated": {"exitCode": 0}}}]}
+    add(api, "done", done | {"initContainerStatuses": [stopped]}, attributes={"cacheName": "llama"})
+    found = [pod.metadata.name for pod in chosen(api, "", "team", "").pods]
+    assert found == [], "kubelet ends sidecars by a signal when the other containers have ended"
+
+
 UNCHECKED = "not every link could be checked: hits; see their next steps"
 
 
