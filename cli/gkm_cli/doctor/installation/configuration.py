@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from gkm.api.config import Config, ConfigInvalid
 from gkm.api.errors import GKMError
 from gkm.api.features import INSTALL, install
-from gkm.api.installation import CONFIG_MAP, MOUNT, NAMESPACE
+from gkm.api.installation import ADMISSION, AGENT, CONFIG_MAP, CONTROLLERS, MOUNT, NAMESPACE
 from gkm.api.policies import is_pem
 from gkm.images.signatures import keys
 
@@ -75,10 +75,11 @@ def rights(observed: InstallationFacts) -> Iterator[Finding]:
             )
 
 
-@check("rights/bindings", "every process has its rights", "bindings")
+@check("rights/bindings", "every process has its rights", "bindings driver config_map")
 def account_bindings(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the processes of GKM whose rights are not bound by a ClusterRoleBinding."""
-    for name in ("gkm-agent", "gkm-controllers", "gkm-admission"):
+    agent = (AGENT,) if observed.needs_nodes else ()
+    for name in (*agent, CONTROLLERS, ADMISSION):
         found = observed.bindings.get(name)
         role = text_at(found, "roleRef", "name")
         if found is None or role != name:

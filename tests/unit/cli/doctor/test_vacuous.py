@@ -10,6 +10,7 @@ from gkm.kube.api import EVERYTHING, PAGE_LIMIT, ListPage, ListSelector
 from gkm.kube.resources import CONFIGMAPS, Resource
 from gkm_cli.doctor.checks import CHECKS
 from gkm_cli.doctor.findings import Finding, Severity
+from gkm_cli.doctor.installation.observation import BINDINGS
 from gkm_cli.doctor.runner import ClusterReader, run_checks
 from support.cli.observations import cache, config, hook, node, observed, pod, report
 from support.kube.fake_api import FakeApi
@@ -68,6 +69,8 @@ def test_every_check_of_the_installation_has_a_subject() -> None:
 
 
 CONFIG = {"data": {"config.yaml": "{}"}}
+
+
 def with_key(path: str) -> dict[str, Any]:
     return config(policies=[{"images": ["*"], "keys": [path]}])
 
@@ -119,7 +122,10 @@ def test_a_cluster_whose_pods_get_image_volumes_lacks_no_daemon_set(word: str) -
     meta = {"name": "gkm-config", "namespace": "gkm-system"}
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"config.yaml": f"delivery: {word}\n"}}
     api.create(CONFIGMAPS, config)
+    for name in ("gkm-controllers", "gkm-admission"):
+        api.create(BINDINGS, {"metadata": {"name": name}, "roleRef": {"name": name}})
     found = results(api)
-    checks = ("csi/driver-missing", "csi/missing", "agent/missing")
+    checks = ("csi/driver-missing", "csi/missing", "agent/missing", "rights/bindings")
     expected = Severity.PROBLEM if word == "csi" else Severity.OK
-    assert {one.severity for check in checks for one in found[check]} == {expected}
+    severities = {check: {one.severity for one in found[check]} for check in checks}
+    assert severities == {check: {expected} for check in checks}, "the chart installs no agent, and no right of it"
