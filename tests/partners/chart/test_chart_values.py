@@ -162,6 +162,9 @@ def test_image_volumes_without_the_webhook_that_adds_them_are_refused(word: str)
 def test_with_image_volumes_nothing_runs_on_nodes_and_nothing_is_privileged() -> None:
     found = [each.value for each in render({"config": {"delivery": "image"}, "features": {"podCaches": True}})]
     assert not {each["kind"] for each in found} & {"DaemonSet", "CSIDriver"}
+    accounts = {each["metadata"]["name"] for each in found if each["kind"] == "ServiceAccount"}
+    subjects = {one["name"] for each in found for one in each.get("subjects", ())}
+    assert subjects <= accounts, "rights without an account are those of whoever makes it"
     (space,) = (each for each in found if each["kind"] == "Namespace")
     assert space["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
     specs = [each["spec"]["template"]["spec"] for each in found if each["kind"] == "Deployment"]
