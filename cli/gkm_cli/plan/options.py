@@ -95,7 +95,6 @@ class RunFlags:
     """The flags of `gkm plan` that describe a run: the fields of a Run's spec."""
 
     gpus: Annotated[int | None, _flag("--total-gpus", help="Plan a run of so many GPUs, without spares.")] = None
-    old_gpus: Annotated[int | None, _flag("--gpus", hidden=True)] = None
     group: Annotated[int | None, _flag("--group", help="GPUs of one group, all in one domain; default: a pod's.")] = (
         None
     )

@@ -35,7 +35,6 @@ def print_plan(options: PlanOptions, run_flags: RunFlags, where: ClusterOptions)
         UsageError: a file does not hold what its option needs.
     """
     files.check_stdin_once(options.files)
-    run_flags = runs.with_old_spelling(run_flags)
     runs.check(run_flags, with_files=bool(options.runs))
     if options.claims and not options.pods:
         raise UsageError("--claims is given without --pods", "give both, or neither to read the cluster")

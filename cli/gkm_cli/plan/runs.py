@@ -5,9 +5,8 @@ is checked in the same way. Pure, but for the reading.
 """
 
 import re
-import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -95,20 +94,6 @@ def _label_faults(spec: RunSpec) -> Iterator[str]:
     yield from invalid_labels("spec.selector.labels", spec.selector.labels)
     for number, scope in enumerate(spec.scopes):
         yield from invalid_labels(f"spec.scopes[{number}].selector.labels", scope.selector.labels)
-
-
-def with_old_spelling(flags: RunFlags) -> RunFlags:
-    """Return flags in which `--gpus`, which is a file in other commands, is `--total-gpus`; a line says so.
-
-    Raises:
-        UsageError: both are given.
-    """
-    if flags.old_gpus is None:
-        return flags
-    if flags.gpus is not None:
-        raise UsageError("--gpus is the old name of --total-gpus, and both are given", "give --total-gpus")
-    sys.stderr.write("note: --gpus N is now --total-gpus N: in other commands --gpus is a file\n")
-    return replace(flags, gpus=flags.old_gpus, old_gpus=None)
 
 
 def check(flags: RunFlags, *, with_files: bool) -> None:

@@ -199,10 +199,3 @@ def test_a_run_names_its_gpu_as_other_commands_do(workspace: PlanWorkspace) -> N
     assert (code, "no node has a flavor that names cuda:80:32" in err) == (2, True)
     code, _, err = flags(workspace, "--total-gpus", 8, "--gpu", "cuda:x:32")
     assert (code, "names no GPU" in err) == (2, True)
-
-
-def test_the_old_name_of_the_number_works_with_a_note(workspace: PlanWorkspace) -> None:
-    code, out, err = flags(workspace, "--gpus", 8, "-o", "json")
-    assert (code, err) == (0, "note: --gpus N is now --total-gpus N: in other commands --gpus is a file\n")
-    assert json.loads(out)["gpus"] == 8
-    assert flags(workspace, "--gpus", 8, "--total-gpus", 8)[0] == 2
