@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
 import typer
-from gkm.api.caches import Cache, is_held_back
+from gkm.api.caches import Cache, is_held_back, kind_of
 from gkm.api.captured_metadata import CONTENT, EARLIER, HARDWARE, PREFIX
 from gkm.images.captured.content import short
 from gkm.kube.api import Api, ListSelector
@@ -115,7 +115,7 @@ class _Member:
     def report(self, result: str, notes: Sequence[str], output: Output) -> None:
         metadata, spec = self.cache.metadata, self.cache.spec
         entry = {
-            "kind": "ClusterGKMCache" if self._shared else "GKMCache",
+            "kind": kind_of(self.cache),
             "namespace": metadata.namespace,
             "name": metadata.name,
             "family": family_of(self.cache),

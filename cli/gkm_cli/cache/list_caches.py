@@ -3,7 +3,9 @@
 from typing import Annotated, Any
 
 import typer
-from gkm.api.caches import Cache, ClusterGKMCache
+from gkm.api.caches import Cache, kind_of
+from gkm.api.grammar import count_of
+from gkm.api.grammar import listed as some
 from gkm.api.meta import Condition
 from gkm.kube.api import Api, ListSelector
 from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES
@@ -32,8 +34,7 @@ def list_caches(
     found, damaged = _read(connection.api, where, with_cluster=all_namespaces)
     show([_entry(cache) for cache in found], output, lambda: _print(found, where, is_complete=not damaged))
     if damaged:
-        names = ", ".join(damaged[:MAX_NAMES]) + (", …" if len(damaged) > MAX_NAMES else "")
-        caches = "1 cache" if len(damaged) == 1 else f"{len(damaged)} caches"
+        caches, names = count_of(len(damaged), "cache"), some(damaged, MAX_NAMES)
         raise CommandFailed(f"{caches} cannot be read: {names}; correct or delete them")
 
 
@@ -50,7 +51,7 @@ def _read(api: Api, namespace: str, *, with_cluster: bool) -> tuple[list[Cache],
 def _entry(cache: Cache) -> dict[str, Any]:
     status, verified, cause = cache.status, cache.status.condition("Verified"), _cause(cache)
     return {
-        "kind": _kind(cache),
+        "kind": kind_of(cache),
         "namespace": cache.metadata.namespace,
         "name": cache.metadata.name,
         "family": cache.spec.family,
@@ -71,10 +72,6 @@ def _entry(cache: Cache) -> dict[str, Any]:
         "reason": cause.reason if cause else "",
         "detail": cause.message if cause else "",
     }
-
-
-def _kind(cache: Cache) -> str:
-    return "ClusterGKMCache" if isinstance(cache, ClusterGKMCache) else "GKMCache"
 
 
 def _cause(cache: Cache) -> Condition | None:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 from gkm.api.errors import GKMError
-from gkm.api.grammar import count_of
+from gkm.api.grammar import count_of, listed
 from gkm.hoststate.escaping import escape
 from gkm.images import local_reference
 from gkm.images.image_store import ImageStore
@@ -132,9 +132,8 @@ def _line(ref: Reference, result: TagResult) -> str:
 def _check(results: Sequence[TagResult]) -> None:
     without = [each.tag for each in results if each.state in (TagState.FAILED, TagState.LEFT)]
     if without:
-        names = ", ".join(without[:_MAX_NAMES]) + (", …" if len(without) > _MAX_NAMES else "")
         raise CommandFailed(
-            f"{len(without)} of {count_of(len(results), 'tag')} are not signed: {names}; "
+            f"{len(without)} of {count_of(len(results), 'tag')} are not signed: {listed(without, _MAX_NAMES)}; "
             "run the command again, which skips what is signed"
         )
 

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
+from gkm.api.grammar import count_of
 from gkm.api.meta import timestamp
 
 from gkm_cli.cache.run_store import RunStore, StoredCache
@@ -38,7 +39,8 @@ def prune(store: RunStore, keep_bytes: int, output: Output) -> None:
     kept = store.caches()
     used = sum(store.is_used(each.digest) for each in kept)
     result = {"removed": [each.digest for each in removed], "freedBytes": freed, "kept": len(kept), "inUse": used}
-    text = f"removed {_number(len(removed))}, {_size(freed)}; {_number(len(kept))} left, {used} in use"
+    gone, left = count_of(len(removed), "cache"), count_of(len(kept), "cache")
+    text = f"removed {gone}, {_size(freed)}; {left} left, {used} in use"
     show(result, output, lambda: line(text))
 
 
@@ -73,7 +75,3 @@ def _print(store: RunStore, entries: list[dict[str, Any]]) -> None:
 
 def _size(size: int) -> str:
     return f"{size / _MIB:.1f} MiB"
-
-
-def _number(count: int) -> str:
-    return f"{count} cache" if count == 1 else f"{count} caches"
