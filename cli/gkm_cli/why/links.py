@@ -193,8 +193,9 @@ def decide_report(facts: Facts) -> Outcome:
     """Decide whether the node's agent reports about the cache."""
     name = facts.pod.spec.node_name
     kind = "GKMCacheNode" if facts.cache_name and facts.cache_name.namespace is not None else "ClusterGKMCacheNode"
-    if facts.on_node is not None:
-        return Holds(f"{kind} {name}: {facts.on_node.state}")
+    found = facts.on_node
+    if found is not None and found.state != "Deleting":
+        return Holds(f"{kind} {name}: {found.state}")
     if selector := facts.existing_cache.spec.node_selector:
         labels = ", ".join(f"{key}={value}" for key, value in sorted(selector.items()))
         node = kubectl("get", "node", name, "--show-labels")
@@ -202,7 +203,8 @@ def decide_report(facts: Facts) -> Outcome:
     else:
         pods = kubectl("get", "pods", "-n", "gkm-system", "-o", "wide", f"--field-selector=spec.nodeName={name}")
         hint = f"see whether gkm-agent runs there, and read its log: {pods}"
-    return Broken(f"the agent of {name} does not report {facts.named}", hint)
+    said = f"Deleting: {found.message}" if found else f"the agent of {name} does not report {facts.named}"
+    return Broken(said, hint)
 
 
 def decide_preflight(facts: Facts) -> Outcome:

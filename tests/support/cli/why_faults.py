@@ -156,6 +156,14 @@ FAULTS: dict[str, tuple[str, Callable[[dict[str, Json]], object], str]] = {
         lambda made: (made["cache"]["spec"].update(nodeSelector={"pool": "b"}), made.pop("report")),
         "pool=b",
     ),
+    "a node selector that left the node": (
+        "report",
+        all_of(
+            lambda made: made["cache"]["spec"].update(nodeSelector={"pool": "b"}),
+            lambda made: on_node(made, state="Deleting", compatibleGPUs=[], message="no longer wanted on this node"),
+        ),
+        "pool=b",
+    ),
     "another GPU": (
         "preflight",
         lambda made: on_node(
