@@ -198,13 +198,21 @@ spec:
   validationActions: [{{ index . 1 }}]
 {{- end }}
 
-{{/* How the API server calls a webhook at a path. The controllers write caBundle, or cert-manager's injector. */}}
-{{- define "gkm.clientConfig" -}}
+{{/*
+How the API server calls a webhook: (list PATH FAILURE_POLICY SECONDS). The controllers write caBundle, or cert-manager's
+injector.
+*/}}
+{{- define "gkm.webhook" -}}
 clientConfig:
   service:
     name: gkm-admission
     namespace: gkm-system
-    path: {{ . }}
+    path: {{ index . 0 }}
+matchPolicy: Equivalent
+failurePolicy: {{ index . 1 }}
+sideEffects: None
+timeoutSeconds: {{ index . 2 }}
+admissionReviewVersions: [v1]
 {{- end }}
 
 {{/* The annotation of a webhook configuration by which cert-manager's injector writes the CA of its Certificate. */}}
