@@ -90,11 +90,6 @@ def lazy_group(table: Mapping[str, LazyCommand]) -> type[TyperGroup]:
     return LazyGroup
 
 
-def load_all(table: Mapping[str, LazyCommand]) -> dict[str, Any]:
-    """Import and return all commands of a table, by name."""
-    return {name: lazy.load(name) for name, lazy in table.items()}
-
-
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:
     """Return a command for typer in which the fields of each dataclass parameter are separate options.
 

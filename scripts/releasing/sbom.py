@@ -11,7 +11,6 @@ from urllib.parse import quote
 
 from releasing.contents import OWN, DebianPackage, Distribution
 
-MEDIA_TYPE = "application/spdx+json"
 PREDICATE = "https://spdx.dev/Document/v2.3"
 UNKNOWN = "NOASSERTION"
 _LICENSE = re.compile(r"[A-Za-z0-9.+-]+( (AND|OR|WITH) [A-Za-z0-9.+-]+)*")

@@ -1,10 +1,10 @@
 """`gkm` with the modules of all its commands, which it imports when they run otherwise: for a server that forks it."""
 
 from gkm_cli.cache.commands import COMMANDS as CACHE
-from gkm_cli.lazy_commands import load_all
 from gkm_cli.main import COMMANDS, main
 
 __all__ = ["main"]
 
 for table in (COMMANDS, CACHE):
-    load_all(table)
+    for name, command in table.items():
+        command.load(name)

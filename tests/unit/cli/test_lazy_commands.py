@@ -5,7 +5,7 @@ import sys
 
 import pytest
 from gkm_cli.cache.commands import COMMANDS as CACHE
-from gkm_cli.lazy_commands import LazyCommand, load_all
+from gkm_cli.lazy_commands import LazyCommand
 from gkm_cli.main import COMMANDS
 from support.cli.command import gkm
 
@@ -52,8 +52,9 @@ def test_a_command_without_a_kubeconfig_imports_no_client(arguments: list[str]) 
 
 @pytest.mark.parametrize("table", [COMMANDS, CACHE], ids=["gkm", "gkm cache"])
 def test_the_table_says_what_the_command_says(table: dict[str, LazyCommand]) -> None:
-    documented = {name: command.callback.__doc__ for name, command in load_all(table).items() if command.callback}
-    groups = {name: command.help for name, command in load_all(table).items() if hasattr(command, "commands")}
+    loaded = {name: lazy.load(name) for name, lazy in table.items()}
+    documented = {name: command.callback.__doc__ for name, command in loaded.items() if command.callback}
+    groups = {name: command.help for name, command in loaded.items() if hasattr(command, "commands")}
     assert {name: lazy.help for name, lazy in table.items()} == {
         name: (groups.get(name) or documented[name] or "").partition("\n")[0] for name in table
     }
@@ -61,7 +62,8 @@ def test_the_table_says_what_the_command_says(table: dict[str, LazyCommand]) -> 
 
 def test_every_command_has_an_example_of_its_own_name() -> None:
     for words, table in ((["gkm"], COMMANDS), (["gkm", "cache"], CACHE)):
-        for name, command in load_all(table).items():
+        for name, lazy in table.items():
+            command = lazy.load(name)
             if not hasattr(command, "commands"):
                 assert " ".join([*words, name]) in command.epilog
 
