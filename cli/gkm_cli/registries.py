@@ -99,7 +99,7 @@ class RegistryAccess(CallOptions):
         return LayoutStore(ref.path) if isinstance(ref, LocalReference) else self.registry(ref)
 
     def store(self, ref: Reference) -> ImageStore:
-        """Prints lines of progress, one every PAUSE_SECONDS at most.
+        """Return the store to read and write an image in: its registry without mirrors, or a layout.
 
         Raises:
             UsageError: a docker-archive is only read.

@@ -105,7 +105,8 @@ def _confirm(question: str, *, yes: bool) -> None:
     """Ask on a terminal.
 
     Raises:
-        UsageError: no terminal, and no --yes; or the answer is no.
+        UsageError: no terminal, and no --yes.
+        typer.Exit: the answer is no.
     """
     if yes:
         return

@@ -22,7 +22,7 @@ _ROOT = 0
 
 
 def make(directory: Path) -> None:
-    """Create a directory of this user with its missing parents; return its real path.
+    """Create a directory of this user with its missing parents.
 
     Raises:
         UsageError: other users could fill or replace the directory.
