@@ -134,9 +134,6 @@ class RunFlags:
             help="A budget: at most so many GPUs, spares included, on these nodes. Each group is in one scope.",
         ),
     ] = None
-    one_domain: Annotated[
-        bool, _flag("--one-domain", help="All groups and their spares in one domain, as --within domain.")
-    ] = False
     within: Annotated[
         WithinLevel | None,
         _flag("--within", help="All groups and their spares in one area of this level; default: anywhere."),

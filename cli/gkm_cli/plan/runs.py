@@ -133,8 +133,6 @@ def manifest(flags: RunFlags, node_gpus: Mapping[str, int]) -> ParsedObject:
         spec["selector"] = _selector("--selector", flags.selector)
     if flags.scopes:
         spec["scopes"] = [_scope(text) for text in flags.scopes]
-    if flags.one_domain:
-        spec["allowCrossGroupSpread"] = False
     spec |= {name: value.value for name in _LEVELS if (value := getattr(flags, name)) is not None}
     if flags.balanced:
         spec["balanced"] = True

@@ -23,7 +23,6 @@ def flags(workspace: PlanWorkspace, *arguments: object) -> tuple[int, str, str]:
     [
         (("--group", 16), {}),
         (("--group", 16, "--pod", 4, "--spares", 1), {"gpusPerPod": 4, "spares": 1}),
-        (("--group", 16, "--one-domain"), {"allowCrossGroupSpread": False}),
         (("--group", 16, "--within", "domain"), {"within": "domain"}),
         (("--group", 16, "--within", "block", "--policy", "least-waste"), {"within": "block", "policy": "least-waste"}),
         (("--group", 8, "--balanced"), {"groupGPUs": 8, "balanced": True}),
