@@ -47,11 +47,7 @@ def read_usage(paths: Iterable[Path], claims: Iterable[Path] = ()) -> Usage:
     pods = [pod for each in listed for pod in each.pods]
     used = replace(usage(pods, [entry for each in listed for entry in each.unread]), claiming=claiming_pods(pods))
     given = [claim for path in claims for claim in _listed(lists.parse_claims, path, "resourceclaims")]
-    return with_claims(used, gpus_by_holder(given, _unnamed).values()) if claims else used
-
-
-def _unnamed(_namespace: str, _pod: str) -> None:
-    """Tell no pods apart."""
+    return with_claims(used, gpus_by_holder(given, lambda *_: None).values()) if claims else used
 
 
 def read_fabrics(paths: Iterable[Path]) -> FabricList:

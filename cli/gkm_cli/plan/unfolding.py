@@ -40,14 +40,11 @@ def print_nodes(plan: str, cluster: ClusterOptions, namespace: str, output: Unfo
             f"{where} has no groups: a host file without nodes would start no process",
             "plan the run again: gkm plan --run FILE",
         )
-    if output is UnfoldOutput.LIST:
-        for text in _lines(groups):
-            line(text)
-    elif output is UnfoldOutput.HOSTFILE:
-        for text in _hostfile(groups):
-            line(text)
-    else:
+    if output in (UnfoldOutput.JSON, UnfoldOutput.YAML):
         show(_result(spec, groups), output, lambda: None)
+        return
+    for text in _lines(groups) if output is UnfoldOutput.LIST else _hostfile(groups):
+        line(text)
 
 
 def _from_cluster(name: str, options: ClusterOptions, namespace: str) -> PlanSpec:

@@ -61,13 +61,10 @@ def caches(found: Caches) -> Drawing:
     shown = found.caches[:MAX_CACHES]
     cells = sorted(map(_cache, shown), key=lambda cell: (cell.place, cell.name))
     total = [sum(column) for column in zip([0] * len(CACHES), *(cell.parts for cell in cells), strict=True)]
-    box = boxes.filled(f"Caches: {len(found.caches)}", (), Size(BAR_WIDTH, BAR), _boxes(cells))
+    inner = nested(cells, ("", "namespace"), Size(BAR_WIDTH, BAR, 4))
+    box = boxes.filled(f"Caches: {len(found.caches)}", (), Size(BAR_WIDTH, BAR), inner)
     notes = tuple(_notes(len(found.caches) - len(shown)))
     return Drawing(box, "cache", CACHES, total, len(cells), notes=notes)
-
-
-def _boxes(cells: list[Cell]) -> list[boxes.Box[Cell]]:
-    return nested(cells, ("", "namespace"), Size(BAR_WIDTH, BAR, 4))
 
 
 def _cache(cache: CacheState) -> Cell:

@@ -69,14 +69,10 @@ def caches(found: Iterable[Cache], reports: Iterable[CacheNode]) -> Caches:
     listed = list(found)
     pulling = _pulling(reports)
     states = [_cache(cache, pulling[cache.metadata.namespace, cache.metadata.name]) for cache in listed]
-    ordered = sorted(states, key=lambda one: (one.state not in FAULTY, one.state == "ready", *_key(one)))
+    ordered = sorted(states, key=lambda one: (one.state not in FAULTY, one.state == "ready", one.namespace, one.name))
     kinds = groupby(sorted(listed, key=kind_of), key=kind_of)
     by_state = Counter((one.kind, one.state) for one in states)
     return Caches(tuple(_kind(kind, list(each), by_state) for kind, each in kinds), tuple(ordered))
-
-
-def _key(cache: CacheState) -> tuple[str, str]:
-    return cache.namespace, cache.name
 
 
 def _pulling(reports: Iterable[CacheNode]) -> Counter[tuple[str, str]]:

@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from gkm.api import documents
 from gkm.api.fabrics import NodeFabric
 from gkm.api.grammar import count_of
 from gkm.api.topology_settings import AREAS, Topology, TopologyLevel
@@ -38,7 +37,7 @@ from msgspec import structs
 from gkm_cli.clusters.options import ClusterOptions
 from gkm_cli.inputs import files
 from gkm_cli.inputs.cluster_lists import read_fabrics, read_nodes
-from gkm_cli.output import UsageError, line, show, supports_unicode
+from gkm_cli.output import UsageError, line, print_manifests, show
 from gkm_cli.progress import waiting
 from gkm_cli.topology import render
 from gkm_cli.topology.hygiene import Mend, commands
@@ -145,8 +144,7 @@ def print_tree(options: SourceOptions, where: ClusterOptions, output: BuildOutpu
     if output is BuildOutput.LABELS:
         for command in label_commands(built.tree, built.settings, built.nodes.values()):
             line(command)
-    for document in documents_of(output, built.tree, built.settings):
-        sys.stdout.write("---\n" + documents.encode(document, ascii_only=not supports_unicode()))
+    print_manifests(documents_of(output, built.tree, built.settings))
     # Standard output may be piped to kubectl.
     for text in (*render.problems(built.tree), *(f"note: {note}" for note in built.notes)):
         sys.stderr.write(escape(text) + "\n")
