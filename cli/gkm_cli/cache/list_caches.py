@@ -6,7 +6,7 @@ import typer
 from gkm.api.caches import Cache, kind_of
 from gkm.api.grammar import count_of
 from gkm.api.grammar import listed as some
-from gkm.api.meta import Condition
+from gkm.api.meta import TRUE, Condition
 from gkm.kube.api import Api, ListSelector
 from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES
 
@@ -49,7 +49,7 @@ def _read(api: Api, namespace: str, *, with_cluster: bool) -> tuple[list[Cache],
 
 
 def _entry(cache: Cache) -> dict[str, Any]:
-    status, verified, cause = cache.status, cache.status.condition("Verified"), _cause(cache)
+    status, cause = cache.status, _cause(cache)
     return {
         "kind": kind_of(cache),
         "namespace": cache.metadata.namespace,
@@ -60,7 +60,7 @@ def _entry(cache: Cache) -> dict[str, Any]:
         "image": cache.spec.image,
         "digest": status.resolved_digest,
         "ok": cause is None,
-        "verified": verified.status if verified else "Unknown",
+        "verified": _condition(cache, "Verified").status,
         "readyNodes": status.ready_nodes,
         "totalNodes": status.total_nodes,
         "failedNodes": status.failed_nodes,
@@ -76,13 +76,14 @@ def _entry(cache: Cache) -> dict[str, Any]:
 
 def _cause(cache: Cache) -> Condition | None:
     """Return the condition that states the fault of a cache; None if it has no fault."""
-    for kind in ("Verified", "Ready"):
-        condition = cache.status.condition(kind)
-        if condition is None:
-            return Condition(kind, "Unknown", "NotReported", "the controllers have not reported it yet", "")
-        if condition.status != "True":
-            return condition
-    return None
+    found = (_condition(cache, kind) for kind in ("Verified", "Ready"))
+    return next((each for each in found if each.status != TRUE), None)
+
+
+def _condition(cache: Cache, kind: str) -> Condition:
+    """Return a condition of a cache; Unknown until the controllers have reported the image that it names now."""
+    found = cache.status.condition(kind) if cache.status.image == cache.spec.image else None
+    return found or Condition(kind, "Unknown", "NotReported", "the controllers have not reported it yet", "")
 
 
 def _generation(cache: Cache) -> str:
@@ -102,14 +103,14 @@ def _print(caches: list[Cache], namespace: str, *, is_complete: bool) -> None:
     columns = ("family", "generation") if has_families else ()
     rows = []
     for cache in sorted(caches, key=lambda one: (one.metadata.namespace, one.metadata.name)):
-        verified, cause = cache.status.condition("Verified"), _cause(cache)
+        cause = _cause(cache)
         rows.append(
             (
                 cache.metadata.namespace or "(cluster)",
                 cache.metadata.name,
                 *((cache.spec.family, _generation(cache)) if has_families else ()),
                 cache.status.ready or "",
-                verified.status if verified else "Unknown",
+                _condition(cache, "Verified").status,
                 cache.status.pods_using,
                 cause.reason if cause else "",
                 cache.spec.image,
