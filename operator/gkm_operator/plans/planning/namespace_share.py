@@ -91,7 +91,7 @@ class NamespaceShare:
 def _without_pods(case: RunAssessment) -> int:
     """Return the GPUs that a plan of a run holds beside the GPUs of its pods."""
     spec = case.run.spec
-    groups = spec.gpus // (spec.group_gpus or spec.gpus_per_pod)
+    groups = -(-spec.gpus // (spec.group_gpus or spec.gpus_per_pod))
     return max(0, spec.gpus + groups * spec.spares * spec.gpus_per_pod - sum(case.held.values()))
 
 

@@ -153,6 +153,21 @@ def test_spares_are_in_the_share(site: PlansSite) -> None:
     assert "With 24 more they would hold over 50 % of 64" in site.planned("c")[2]
 
 
+def is_refused(site: PlansSite, name: str, words: str) -> None:
+    """Wait until a run has a result: its namespace has its share, and nothing else."""
+    until(lambda: site.planned(name)[1] != "", f"{name} has a result")
+    assert site.planned(name)[1] == "NamespaceShare", "the run holds GPUs beyond the share of its namespace"
+    assert words in site.planned(name)[2]
+
+
+def test_spares_of_a_short_group_are_in_the_share(site: PlansSite) -> None:
+    site.rack("d1", 8)
+    held(site, "a")
+    neighbor_waits(site)
+    site.ask("c", 8, groupGPUs=16, spares=4)
+    is_refused(site, "c", "With 40 more they would hold over 50 % of 64")
+
+
 def test_gpus_that_pods_use_count_for_no_share(site: PlansSite) -> None:
     site.rack("d1", 8)
     held(site, "a", "b")
