@@ -33,8 +33,8 @@ class NamespaceShare:
 
     The limit is `percent` of the GPUs of a flavor; `totals` has the GPUs by flavor.
 
-    `runs` has the runs of each namespace and flavor, and `waiting` the namespaces with a run that waits for its first
-    plan, by flavor.
+    `runs` has the runs of each namespace by the flavor of their plans, and `waiting` the namespaces with a run that
+    waits for its first plan, by flavor.
     """
 
     percent: int
@@ -49,7 +49,8 @@ class NamespaceShare:
         waiting: dict[str, set[str]] = {}
         for case in cases:
             holder = _holder(case)
-            runs.setdefault(holder, []).append(case.run.key)
+            held = holder if case.plan is None else holder._replace(flavor=case.plan.spec.flavor)
+            runs.setdefault(held, []).append(case.run.key)
             if case.plan is None and case.run.metadata.deletion_timestamp is None:
                 waiting.setdefault(holder.flavor, set()).add(holder.namespace)
         totals: Counter[str] = Counter()
@@ -85,7 +86,7 @@ class NamespaceShare:
         return (held + _without_pods(case)) * 100 > self.totals.get(holder.flavor, 0) * self.percent
 
     def _held_by_others(self, case: RunAssessment, reservations: Reservations) -> int:
-        return reservations.sum_of(run for run in self.runs[_holder(case)] if run != case.run.key)
+        return reservations.sum_of(run for run in self.runs.get(_holder(case), ()) if run != case.run.key)
 
 
 def _without_pods(case: RunAssessment) -> int:

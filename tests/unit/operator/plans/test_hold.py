@@ -168,6 +168,18 @@ def test_spares_of_a_short_group_are_in_the_share(site: PlansSite) -> None:
     is_refused(site, "c", "With 40 more they would hold over 50 % of 64")
 
 
+def test_a_run_of_another_flavor_counts_where_its_plan_holds_gpus(site: PlansSite) -> None:
+    site.rack("d1", 8)
+    site.rack("e1", 1, gpu__flavor="gb200")
+    held(site, "a", "b")
+    neighbor_waits(site)
+    for name in ("a", "b"):
+        site.change(name, {"spec": {"flavor": "gb200"}})
+        site.until(name, "DoesNotFit", f"{name}-1")
+    site.ask("c", 16)
+    is_refused(site, "c", "hold 32 GPUs of flavor h100 that no pod uses")
+
+
 def test_gpus_that_pods_use_count_for_no_share(site: PlansSite) -> None:
     site.rack("d1", 8)
     held(site, "a", "b")
