@@ -10,9 +10,12 @@ from datetime import datetime
 from enum import StrEnum
 
 from gkm.api.grammar import agree
+from gkm.api.plans import PlanRequest
+from gkm.api.runs import RunSpec
 from gkm.packing.conversion import demand as demand_of
 from gkm.packing.values import Fix
 from gkm.topology.eligibility import NodeDemand
+from gkm.topology.labels import flavor
 
 from gkm_operator.plans.planning.drift import DriftTracker, outside
 from gkm_operator.plans.planning.refusals import Unfit
@@ -146,6 +149,12 @@ class ReplanLimit:
             del self._recent[uid]
 
 
+def all_gpus(spec: RunSpec | PlanRequest) -> int:
+    """Return the GPUs of all pods and spares of a request."""
+    groups = -(-spec.gpus // (spec.group_gpus or spec.gpus_per_pod))
+    return spec.gpus + groups * spec.spares * spec.gpus_per_pod
+
+
 @dataclass(frozen=True, slots=True)
 class RunAssessment:
     """A Run with its newest plan, and the decision about it, in one pass.
@@ -184,7 +193,10 @@ class RunAssessment:
     @property
     def holds_anew(self) -> bool:
         """Return whether a new plan would reserve GPUs that the Run does not reserve now."""
-        return self.plan is None or (self.over and self.renews)
+        if self.plan is None or self.over:
+            return self.renews
+        spec, planned = self.run.spec, self.plan.spec
+        return flavor(spec.flavor) != planned.flavor or all_gpus(spec) > all_gpus(planned.request)
 
     @property
     def order(self) -> tuple[bool, int, str, str, str]:

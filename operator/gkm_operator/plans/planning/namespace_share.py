@@ -14,7 +14,7 @@ from gkm.api.grammar import count_of
 from gkm.topology.labels import flavor
 from gkm.topology.survey import TopologySurvey
 
-from gkm_operator.plans.planning.assessment import RunAssessment
+from gkm_operator.plans.planning.assessment import RunAssessment, all_gpus
 from gkm_operator.plans.planning.refusals import PlanReason, Unfit
 from gkm_operator.plans.state.free_capacity import Reservations
 from gkm_operator.plans.state.objects import RunKey
@@ -91,9 +91,7 @@ class NamespaceShare:
 
 def _without_pods(case: RunAssessment) -> int:
     """Return the GPUs that a plan of a run holds beside the GPUs of its pods."""
-    spec = case.run.spec
-    groups = -(-spec.gpus // (spec.group_gpus or spec.gpus_per_pod))
-    return max(0, spec.gpus + groups * spec.spares * spec.gpus_per_pod - sum(case.held.values()))
+    return max(0, all_gpus(case.run.spec) - sum(case.held.values()))
 
 
 def _holder(case: RunAssessment) -> _Holder:

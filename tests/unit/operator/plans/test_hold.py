@@ -180,6 +180,21 @@ def test_a_run_of_another_flavor_counts_where_its_plan_holds_gpus(site: PlansSit
     is_refused(site, "c", "hold 32 GPUs of flavor h100 that no pod uses")
 
 
+@pytest.mark.parametrize("more", [{"gpus": 32}, {"spares": 2}, {"flavor": "h100"}])
+def test_a_live_plan_holds_more_within_the_share_only(site: PlansSite, more: dict[str, object]) -> None:
+    site.rack("d1", 8)
+    site.rack("e1", 2, gpu__flavor="gb200")
+    held(site, "a", "b")
+    site.ask("m", 16, flavor="gb200" if "flavor" in more else "h100")
+    site.until("m", "Planned", "m-1")
+    neighbor_waits(site)
+    site.change("m", {"spec": more})
+    until(lambda: site.status("m")["observedGeneration"] == 2, "the change has a result")
+    is_refused(site, "m", "m-1 stays current")
+    site.api.delete(RAW_RUNS, "big", NEIGHBOR)
+    site.until("m", "Planned", "m-2")
+
+
 def test_gpus_that_pods_use_count_for_no_share(site: PlansSite) -> None:
     site.rack("d1", 8)
     held(site, "a", "b")
