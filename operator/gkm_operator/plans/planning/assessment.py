@@ -200,9 +200,14 @@ class RunAssessment:
 
     @property
     def order(self) -> tuple[bool, int, str, str, str]:
-        """Return the sort key for planning: Runs that have a plan first, then by priority, age and name."""
+        """Return the sort key for planning: Runs that need no further GPUs first, then by priority, age and name.
+
+        A Run whose plan holds no GPUs any more is as old as that: it had its turn.
+        """
         meta = self.run.metadata
-        return self.plan is None, -self.run.spec.priority, meta.creation_timestamp, meta.namespace, meta.name
+        since = self.plan.spec.expires_at if self.plan is not None and self.over else None
+        age = since or meta.creation_timestamp
+        return self.holds_anew, -self.run.spec.priority, age, meta.namespace, meta.name
 
 
 @dataclass(frozen=True, slots=True)

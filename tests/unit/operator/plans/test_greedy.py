@@ -1,12 +1,21 @@
 """Tenants who try to get more than their share of planning time, memory, etcd, GPUs or information."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
 import pytest
-from gkm_operator.plans.planning.assessment import BURST, BURST_SECONDS, PlanningResult, ReplanLimit
+from gkm.api.meta import timestamp
+from gkm_operator.plans.planning.assessment import (
+    BURST,
+    BURST_SECONDS,
+    PlanDecision,
+    PlanningResult,
+    ReplanLimit,
+    RunAction,
+    RunAssessment,
+)
 from gkm_operator.plans.planning.refusals import RefusalCache, Unfit
 from gkm_operator.plans.reconciler import RunReconciler
 from gkm_operator.plans.state.free_capacity import PodUsage
@@ -18,8 +27,9 @@ from hypothesis import strategies as st
 from support.host.waiting import until
 from support.kube.garbage import collect_garbage
 from support.operator.plans import NAMESPACE, PODS, RAW_PLANS, RAW_RUNS, PlansSite, claims
-from support.operator.plans_made import a_run, a_survey, fleet
+from support.operator.plans_made import NOW, a_plan, a_run, a_survey, fleet
 
+OLD = "2026-01-01T00:00:00Z"
 NAMES = st.text("ab-01", min_size=1, max_size=6).filter(lambda name: name[0] != "-" and name[-1] != "-")
 
 
@@ -85,6 +95,19 @@ def test_new_runs_of_high_priority_do_not_starve_others() -> None:
         moment = datetime(2026, 3, 1, tzinfo=UTC)
         sweeper.reconcile(ClusterSnapshot(moment, [modest, *newcomers], frozenset(), {}, PodUsage(), nodes, sweep))
     assert "modest" in slow.turns
+
+
+def test_a_run_whose_plan_expired_waits_behind_those_that_came_before_that() -> None:
+    expired, live = (a_plan(expires=moment) for moment in (NOW, NOW + timedelta(hours=1)))
+    again, lost = PlanDecision(RunAction.AFRESH), PlanDecision(RunAction.AGAIN)
+    cases = [
+        RunAssessment(a_run("later", creationTimestamp=timestamp(NOW + timedelta(1))), None, again, None),
+        RunAssessment(a_run("expired", creationTimestamp=OLD), expired, again, None, over=True, started=True),
+        RunAssessment(a_run("waits", creationTimestamp=timestamp(NOW - timedelta(1))), None, again, None),
+        RunAssessment(a_run("lost-a-node", creationTimestamp=OLD), live, lost, None, started=True),
+    ]
+    order = [case.run.metadata.name for case in sorted(cases, key=lambda case: case.order)]
+    assert order == ["lost-a-node", "waits", "expired", "later"], "a run that had its turn went before one that waits"
 
 
 def test_replans_are_limited_to_a_burst() -> None:
