@@ -22,7 +22,7 @@ from gkm_operator.plans.planning.fragmentation_metrics import FragmentationMetri
 from gkm_operator.plans.planning.namespace_share import NamespaceShare
 from gkm_operator.plans.state.free_capacity import FreeCapacity
 from gkm_operator.plans.state.node_loss import GracePeriod
-from gkm_operator.plans.state.objects import PlanRecord, PodsReports, no_reports
+from gkm_operator.plans.state.objects import PlanRecord, PodsReports, WatchedRun, no_reports
 from gkm_operator.plans.state.snapshot import ClusterSnapshot, double_allocations
 from gkm_operator.plans.write import status
 from gkm_operator.plans.write.writer import PlanWriter, SendResult, StatusThrottle
@@ -66,6 +66,7 @@ class RunReconciler:
         self._writer = writer
         self._planner = planner
         self._clock = clock
+        self._pods = pods
         self._statuses = StatusThrottle(writer, clock, pods)
         self._passes = 0
         self._skipped_since: dict[str, int] = {}
@@ -86,7 +87,7 @@ class RunReconciler:
         live = snapshot.live()
         totals = {located.node.name: located.gpus for located in snapshot.nodes.survey.located}
         conflicts = double_allocations(live, totals, snapshot.held)
-        cases = [assess(run, snapshot, self.grace, self._drifts, conflicts.get(run.key, "")) for run in snapshot.runs]
+        cases = [self._assess(run, snapshot, conflicts.get(run.key, "")) for run in snapshot.runs]
         self._forget_deleted(snapshot)
         capacity = FreeCapacity(snapshot.nodes.survey, snapshot.pods, snapshot.reserved(live))
         self._statuses.begin(timestamp(snapshot.now))
@@ -104,10 +105,15 @@ class RunReconciler:
             reserved = capacity.reservations.total
             self._fragmentation.update(state, snapshot.nodes.survey, snapshot.pods.usage, reserved)
         all_reported = self._statuses.report_plans(cases, snapshot, self._created)
-        waiting = sum(case.plan is None for case in to_plan)
+        waiting = sum(case.holds_anew for case in to_plan)
         metrics.PLAN_DRIFT.set(sum(sum(case.drift.values()) for case in cases))
         more = not (all_planned and all_reported) or self._statuses.held_back or self._again
         return ReconcileResult(waiting, more)
+
+    def _assess(self, run: WatchedRun, snapshot: ClusterSnapshot, conflict: str) -> RunAssessment:
+        pods = self._pods(run.key)
+        awaited = pods is not None and pods.needs_plan
+        return assess(run, snapshot, self.grace, self._drifts, conflict, awaited=awaited)
 
     def _report_unchanged(self, case: RunAssessment, snapshot: ClusterSnapshot) -> None:
         """Report a run that keeps its plan, or whose plan expired."""

@@ -9,21 +9,14 @@ from collections.abc import Iterator
 from typing import Any, TypeVar
 
 import pytest
-from gkm.api.config import Config
 from gkm.api.runs import GATE
-from gkm.api.topology_settings import Packing
-from gkm.kube.api import Api, Object
-from gkm.kube.controller import close_watches, stop_all
-from gkm.kube.informers import Informers
-from gkm.kube.leader_api import LeaderApi
+from gkm.kube.api import Object
 from gkm.kube.resources import NODES, Json, Resource
-from gkm_operator.plans.controller import PlansController
-from gkm_operator.plans.gates.controller import GatesController
-from gkm_operator.plans.state.node_loss import GracePeriod
 from support.host.waiting import until
 from support.kube.dying_api import DyingApi
 from support.kube.fake_api import FakeApi
 from support.operator.gated_jobs import INDEX, planned_nodes
+from support.operator.gates import ControllersProcess
 from support.operator.nodes import put
 from support.operator.plans import NAMESPACE, PODS, RAW_PLANS, RAW_RUNS, everything, gpu_node, gpu_pod, newest, run
 
@@ -46,34 +39,6 @@ class Witness(FakeApi):
         if resource.plural == PODS.plural:
             self.written.append(form(self.get(PODS, name, namespace)))
         return found
-
-
-class ControllersProcess:
-    """The controllers that plan and that remove gates, on one API."""
-
-    def __init__(self, api: Api) -> None:
-        leader, informers = LeaderApi(api, lambda: True), Informers(api)
-        packing = Packing(pod_gates=True)
-        gates = GatesController(leader, packing, informers=informers, calm=0.001)
-        plans = PlansController(
-            leader,
-            Config(packing=packing),
-            calm=0.001,
-            pause=0.001,
-            grace=GracePeriod(0.0),
-            informers=informers,
-            pods=gates.report,
-        )
-        gates.follow(plans.watcher, plans.wake)
-        self._all = (plans, gates)
-
-    def work(self) -> None:
-        for controller in self._all:
-            controller.work()
-
-    def close(self) -> None:
-        stop_all(self._all)
-        close_watches(self._all)
 
 
 @pytest.fixture(autouse=True)

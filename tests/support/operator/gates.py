@@ -1,11 +1,20 @@
-"""Pods of runs, and plans, as the decisions about gates read them."""
+"""Pods of runs and plans as the decisions about gates read them, and the controllers that plan and remove gates."""
 
 from datetime import UTC, datetime, timedelta
 
+from gkm.api.config import Config
 from gkm.api.meta import timestamp
 from gkm.api.plans import PlanMetrics, PlanRequest, PlanSpec
+from gkm.api.topology_settings import Packing
+from gkm.kube.api import Api
+from gkm.kube.controller import close_watches, stop_all
+from gkm.kube.informers import Informers
+from gkm.kube.leader_api import LeaderApi
 from gkm.packing.values import Group, Location, Share
+from gkm_operator.plans.controller import PlansController
+from gkm_operator.plans.gates.controller import GatesController
 from gkm_operator.plans.gates.slots import PlacedPod
+from gkm_operator.plans.state.node_loss import GracePeriod
 from gkm_operator.plans.state.objects import PlanRecord, RunKey, claims_of
 from gkm_operator.pods import RunPod
 
@@ -47,3 +56,31 @@ def plan_of(*groups: Group) -> PlanRecord:
     )
     spec = PlanSpec(_DIGEST, _DIGEST, "fewest-domains", "gpu", gpus, request, [], metrics)
     return PlanRecord("r-1", RunKey("n", "r"), "u", 1, "", "", "", None, spec, groups, claims_of(groups), "7")
+
+
+class ControllersProcess:
+    """The controllers that plan and that remove gates, on one API."""
+
+    def __init__(self, api: Api) -> None:
+        leader, informers = LeaderApi(api, lambda: True), Informers(api)
+        packing = Packing(pod_gates=True)
+        gates = GatesController(leader, packing, informers=informers, calm=0.001)
+        plans = PlansController(
+            leader,
+            Config(packing=packing),
+            calm=0.001,
+            pause=0.001,
+            grace=GracePeriod(0.0),
+            informers=informers,
+            pods=gates.report,
+        )
+        gates.follow(plans.watcher, plans.wake)
+        self._all = (plans, gates)
+
+    def work(self) -> None:
+        for controller in self._all:
+            controller.work()
+
+    def close(self) -> None:
+        stop_all(self._all)
+        close_watches(self._all)

@@ -65,9 +65,12 @@ def decide(
     released = [Lift(pod) for pod, seconds in left.items() if seconds <= 0]
     again = min((seconds for seconds in left.values() if seconds > 0), default=None)
     awaited = "the plan of the run" if newest is None else f"a node of {newest.name}"
-    if plan is not newest:
-        awaited = f"{awaited}, which has expired (the condition Planned says how to get a new plan)"
-    return GateDecision((*lifts.values(), *released), _report(plan, alive, found, awaited), again)
+    if expired := plan is not newest:
+        awaited = f"{awaited}, which has expired (the condition Planned has the next step)"
+    report = _report(plan, alive, found, awaited)
+    if report is not None and expired:
+        report = report._replace(needs_plan=any(seconds > 0 and not pod.node for pod, seconds in left.items()))
+    return GateDecision((*lifts.values(), *released), report, again)
 
 
 def _lift(pod: PlacedPod, plan: PlanRecord | None, found: Assignment, hostnames: Hostnames) -> Lift | None:

@@ -61,7 +61,8 @@ class CurrentPlan:
 
     `lost` maps nodes of the plan that the run can no longer use to the reason. `conflict` is a message about a node
     whose GPUs the plan of another run names too. `running` is set while pods of the run use GPUs on any node. `drift`
-    is a message about GPUs that pods hold elsewhere, and where the plan could follow them.
+    is a message about GPUs that pods hold elsewhere, and where the plan could follow them. `awaited`: the plan has
+    expired, and pods wait behind the gate for another one.
     """
 
     plan: PlanRecord
@@ -69,6 +70,7 @@ class CurrentPlan:
     conflict: str = ""
     running: bool = False
     drift: str = ""
+    awaited: bool = False
 
 
 def decide(run: WatchedRun, current: CurrentPlan | None, now: datetime) -> PlanDecision:
@@ -80,6 +82,8 @@ def decide(run: WatchedRun, current: CurrentPlan | None, now: datetime) -> PlanD
     over = current.plan.expired(now) and not current.running
     if (request := _replan_request(run, current, over=over)) is not None:
         return request
+    if over and current.awaited:
+        return PlanDecision(RunAction.AFRESH, f"{current.plan.name} expired, and pods wait behind the gate")
     return PlanDecision(RunAction.EXPIRE) if over else _correction(current)
 
 
@@ -162,7 +166,8 @@ class RunAssessment:
     `demand` is None if the run contradicts itself. `found` has the problems of the nodes of its plan by node,
     `confirmed` those that have outlasted the grace period. `over` is set when the plan holds no GPUs any more. `held`
     are the GPUs that pods of the run hold, by node, and `drift` the part that the plan does not claim. `started` is set
-    once a pod of the run has had GPUs while the plan was the newest.
+    once a pod of the run has had GPUs while the plan was the newest, and `awaited` while pods wait for another one than
+    the plan, which has expired.
     """
 
     run: WatchedRun
@@ -175,6 +180,7 @@ class RunAssessment:
     held: Mapping[str, int] = field(default_factory=dict)
     drift: Mapping[str, int] = field(default_factory=dict)
     started: bool = False
+    awaited: bool = False
     within_share: bool = True
 
     @property
@@ -186,9 +192,10 @@ class RunAssessment:
     def renews(self) -> bool:
         """Return whether a new plan of the Run may reserve GPUs for a full planTTL.
 
-        The run has no plan, or it did use its plan and its namespace holds no more than its share.
+        The run has no plan; or pods did use its plan, or wait for another one, and its namespace holds no more than its
+        share.
         """
-        return self.plan is None or (self.started and self.within_share)
+        return self.plan is None or ((self.started or self.awaited) and self.within_share)
 
     @property
     def holds_anew(self) -> bool:
@@ -228,9 +235,18 @@ class PlanningResult:
 
 
 def assess(
-    run: WatchedRun, snapshot: ClusterSnapshot, grace: GracePeriod, drifts: DriftTracker, conflict: str
+    run: WatchedRun,
+    snapshot: ClusterSnapshot,
+    grace: GracePeriod,
+    drifts: DriftTracker,
+    conflict: str,
+    *,
+    awaited: bool = False,
 ) -> RunAssessment:
-    """Assess a Run; `conflict` is a message about another Run's plan for the same GPUs, "" if absent."""
+    """Assess a Run; `conflict` is a message about another Run's plan for the same GPUs, "" if absent.
+
+    `awaited`: its plan has expired, and pods wait behind the gate for another one.
+    """
     plan = snapshot.current(run)
     try:
         demand = demand_of(run.spec)
@@ -244,8 +260,8 @@ def assess(
     confirmed = grace.confirmed(run.metadata.uid, found)
     drift = outside(plan.claims, held)
     due = drifts.due(run.metadata.uid, plan, held, drift)
-    current = CurrentPlan(plan, lost_nodes(plan, held, confirmed), conflict, running, due)
+    current = CurrentPlan(plan, lost_nodes(plan, held, confirmed), conflict, running, due, awaited)
     over = plan.expired(snapshot.now) and not running
     started = running or plan.started
     decision = decide(run, current, snapshot.now)
-    return RunAssessment(run, plan, decision, demand, found, confirmed, over, held, drift, started)
+    return RunAssessment(run, plan, decision, demand, found, confirmed, over, held, drift, started, awaited)

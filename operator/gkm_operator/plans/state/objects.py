@@ -319,11 +319,15 @@ class FollowReason(StrEnum):
 
 
 class PodsReport(NamedTuple):
-    """Numbers of a Run's pods by state, and the reason and message of its condition Followed."""
+    """Numbers of a Run's pods by state, and the reason and message of its condition Followed.
+
+    With `needs_plan`, the plan of the run has expired, and pods wait behind the gate for another one.
+    """
 
     counts: RunPods
     reason: FollowReason
     message: str
+    needs_plan: bool = False
 
 
 PodsReports = Callable[[RunKey], PodsReport | None]

@@ -130,8 +130,29 @@ def test_pods_behind_the_gate_of_an_expired_plan_learn_that_it_has_expired() -> 
     assert decision.lifts == ()
     assert decision.report is not None
     assert decision.report.message == (
-        "1 pod without a node: a node of r-1, which has expired (the condition Planned says how to get a new plan)"
+        "1 pod without a node: a node of r-1, which has expired (the condition Planned has the next step)"
     )
+
+
+@pytest.mark.parametrize(
+    ("pod", "left", "needs"),
+    [
+        (gated("p"), -1, True),
+        (gated("p"), 1, False),
+        (gated("p", age=601), -1, False),
+        (gated("p", blocked=True), -1, False),
+        (gated("p", node="z", hostname="z"), -1, False),
+        (gated("p", gated_=False), -1, False),
+    ],
+    ids=["waits", "live", "released", "another-gate", "names-its-node", "no-gate"],
+)
+def test_a_pod_that_only_waits_for_a_plan_needs_another_one_when_that_has_expired(
+    pod: PlacedPod, left: int, *, needs: bool
+) -> None:
+    plan = replace(plan_of(group(0, "a")), expires=NOW + timedelta(seconds=left))
+    report = decide(plan, [pod], RELEASE, str, NOW).report
+    assert report is not None
+    assert report.needs_plan is needs
 
 
 def test_a_pod_that_its_scheduler_cannot_bind_to_its_place_is_reported_with_the_cause_and_what_to_do() -> None:
