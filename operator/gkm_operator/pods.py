@@ -242,7 +242,7 @@ class WatchedPod(Struct, frozen=True, gc=False):
     image_volumes: tuple[str, ...] = ()
     """The image references of volumes that the webhook added to the pod."""
     of_run: RunPod | None = None
-    """Set for a pod of a Run that has not ended, otherwise None."""
+    """Set for a pod of a Run that has not ended and requests devices or has our gate, otherwise None."""
 
     def __post_init__(self) -> None:
         _set(self, phase=intern(self.status.phase), started=intern(self.status.start_time))
@@ -311,7 +311,9 @@ class WatchedPod(Struct, frozen=True, gc=False):
         containers = (*(spec.init_containers or ()), *(spec.containers or ()))
         _set(self, claims=_shared(spec.resource_claims or ()), resources=_shared(tuple(sorted(_resources(containers)))))
         if self.metadata.run and not self.ended:
-            _set(self, of_run=_run_pod(self.metadata, spec, self.status.conditions))
+            found = _run_pod(self.metadata, spec, self.status.conditions)
+            # A pod without GPUs, such as a launcher, has no place in a plan.
+            _set(self, of_run=found if found.gated or self.resources or self.claims else None)
         if not spec.node_name or self.ended:
             return
         _set(self, node=intern(spec.node_name), image_volumes=_shared(_image_volumes(spec.volumes or ())))
@@ -415,7 +417,7 @@ def occupies_node(pod: WatchedPod) -> bool:
 
 
 def is_of_run(pod: WatchedPod) -> bool:
-    """Return whether a pod has a Run's label and has not ended."""
+    """Return whether a pod of a Run has not ended, and gets a place in a plan."""
     return pod.of_run is not None
 
 

@@ -72,3 +72,17 @@ def test_the_gpus_of_an_expired_plan_go_to_the_run_that_came_before_its_pods(api
     assert hosts(api) == ["", ""]
     api.delete(RAW_RUNS, "other", NAMESPACE)
     until(lambda: hosts(api) == ["n0", "n1"], "the run has its turn")
+
+
+def test_a_pod_without_gpus_takes_no_place_of_the_plan_and_is_not_astray(api: FakeApi) -> None:
+    pods(api, "launcher", gpus=0, node="n0")
+    pods(api, "worker-0", "worker-1")
+    until(lambda: "" not in hosts(api) or counts(api) == {"followed": 1, "waiting": 2}, "the workers are decided about")
+    assert hosts(api) == ["n0", "n1"], "a pod without GPUs has the place of one with GPUs"
+    pods(api, "monitor", gpus=0, node="elsewhere")
+    until(lambda: counts(api) == {"waiting": 2}, "only pods with GPUs count")
+
+
+def counts(api: FakeApi) -> Json:
+    found: Json = api.get(RAW_RUNS, "r", NAMESPACE).get("status", {}).get("pods", {})
+    return found
