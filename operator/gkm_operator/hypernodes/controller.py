@@ -161,15 +161,13 @@ class TopologyController(Controller):
         if not self.watcher.hypernodes.synced.is_set():
             raise Retry("the HyperNodes are not listed yet")
         approved = self._approved()
-        self.writer.write(
-            approved.hypernodes,
-            is_current=lambda: self.tree.approved is approved,
-            refused=lambda name, why: self.replies.refused(name, why, approved.tree),
-        )
+        try:
+            self.writer.write(approved.hypernodes, is_current=lambda: self.tree.approved is approved)
+        finally:
+            self.replies.refuse(self.writer.refusals, approved.tree)
         if refusals := self.writer.refusals:
             message = f"the API server refuses {count_of(len(refusals), 'HyperNode')}; all others are written"
-            raise Blocked(TopologyReason.HYPERNODE_REFUSED, message, detail=listed(refusals, 3))
-        self.replies.forget()
+            raise Blocked(TopologyReason.HYPERNODE_REFUSED, message, detail=listed([*refusals.values()], 3))
         if contested := self.writer.contested:
             message = f"another writer changes {count_of(len(contested), 'HyperNode')} of GKM again after each repair"
             raise Blocked(TopologyReason.HYPERNODE_CONFLICT, message, detail=listed(contested, 3))

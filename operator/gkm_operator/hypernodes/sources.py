@@ -129,8 +129,6 @@ class ProviderSource:
         self.placements: Placements | None = None
         self.names: frozenset[str] = frozenset()
         """The names of the HyperNodes in the tree in use."""
-        self.refused: dict[str, str] = {}
-        """The errors of the API server about HyperNodes of the present revision."""
         self.set_aside = ""
         """Why the tree of the present revision does not count, as a predicate."""
         self._watcher = watcher
@@ -155,7 +153,7 @@ class ProviderSource:
         present = found.metadata.uid, spec.revision, spec.tree
         if not spec.revision or present == self._read:
             return False
-        self._read, self.refused = present, {}
+        self._read = present
         try:
             with _DECODING:
                 tree = _checked(spec.tree)

@@ -150,9 +150,9 @@ class HyperNodeWriter:
         watcher.hypernode_changed.append(self._changed)
 
     @property
-    def refusals(self) -> tuple[str, ...]:
-        """Return the messages by which the API server refuses HyperNodes now."""
-        return tuple(refusal.message for _, refusal in sorted(self._refused.items()) if not refusal.contested)
+    def refusals(self) -> Mapping[str, str]:
+        """Return the messages by which the API server refuses HyperNodes now, by their names."""
+        return {name: refusal.message for name, refusal in sorted(self._refused.items()) if not refusal.contested}
 
     @property
     def contested(self) -> tuple[str, ...]:
@@ -164,12 +164,8 @@ class HyperNodeWriter:
         """Return whether no request of this or an earlier leader can still arrive."""
         return self._clock() >= max(self.quiet_until, self._until)
 
-    def write(
-        self, wanted: Mapping[str, HyperNode], is_current: Callable[[], bool], refused: Callable[[str, str], None]
-    ) -> None:
+    def write(self, wanted: Mapping[str, HyperNode], is_current: Callable[[], bool]) -> None:
         """Write the HyperNodes that differ from `wanted` to the API server.
-
-        Call `refused` with the name and error of each refused one.
 
         Raises:
             Blocked: requests of an earlier leader may still arrive.
@@ -200,9 +196,8 @@ class HyperNodeWriter:
             if why := self._send(write, server.objects):
                 name = write.hypernode.name
                 self._refused[name] = _Refusal(wanted.get(name), why, self._clock() + REFUSED_SECONDS)
-                refused(name, why)
                 # Each pass refuses one more, and their number is limited.
-                self.write(wanted, is_current, refused)
+                self.write(wanted, is_current)
                 return
         if writes:
             _LOG.info("HyperNodes written", extra=fields(requests=len(writes), hypernodes=len(wanted)))

@@ -5,7 +5,7 @@ repeated, and follows from the state alone.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 from gkm.api.meta import FALSE, TRUE, Condition, timestamp, with_condition
@@ -29,27 +29,22 @@ from gkm_operator.hypernodes.watcher import TopologyWatcher, WatchedTree
 _NOT_CONFIGURED = "topology.providers does not name it: add it there, or delete this object and its pod"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ProviderReplies:
-    """Collects refused HyperNodes by provider, and writes the status of ProviderTrees."""
+    """Writes the status of ProviderTrees, with the refused HyperNodes of each provider."""
 
     api: Api
     watcher: TopologyWatcher
     sources: Sequence[ProviderSource]
     hashed: bool
     now: Callable[[], str] = timestamp
+    _refused: Mapping[str, str] = field(default_factory=dict)
+    """The errors of the API server about HyperNodes, by the names that providers gave to their domains."""
 
-    def refused(self, name: str, error: str, tree: Tree) -> None:
-        """Record the refusal of the HyperNode `name` for all providers that named its domain."""
-        domain = self._domains(tree).get(name)
-        for source in self.sources if domain is not None else ():
-            if domain in source.names:
-                source.refused[str(domain)] = error
-
-    def forget(self) -> None:
-        """Record that no HyperNode is refused now."""
-        for source in self.sources:
-            source.refused.clear()
+    def refuse(self, errors: Mapping[str, str], tree: Tree) -> None:
+        """Record which HyperNodes the API server refuses now, with the errors; `tree` has their domains."""
+        domains = self._domains(tree) if errors else {}
+        self._refused = {domains[name]: error for name, error in errors.items() if name in domains}
 
     def write(self) -> None:
         """Write the status of each ProviderTree whose status differs.
@@ -77,7 +72,8 @@ class ProviderReplies:
             if source.set_aside
             else (TreeReason.ACCEPTED, "")
         )
-        return self._status(found, source.revision, verdict, {**source.refused})
+        refused = {name: error for name, error in self._refused.items() if name in source.names}
+        return self._status(found, source.revision, verdict, refused)
 
     def _status(
         self, found: WatchedTree, revision: int, verdict: tuple[TreeReason, str], refused: Mapping[str, str]

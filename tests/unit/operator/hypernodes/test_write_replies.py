@@ -60,6 +60,26 @@ def test_a_status_says_when_nothing_is_refused_any_more() -> None:
     assert seen == [["r0-1"], []]
 
 
+def test_a_status_names_what_is_refused_now_also_for_a_new_revision() -> None:
+    world = World(racks(1, 3, 1), unguarded(providers=[{"name": "labels"}, {"name": "ufm"}]))
+    tree = pack([HyperNode(f"r0-{rack}", "rack", (Member("Node", f"node-0-{rack}-0"),)) for rack in range(2)])
+    put(world.api, RAW_TREES, {"metadata": {"name": "ufm"}, "spec": {"revision": 1, "tree": tree}})
+    always, once = refusing("rack-r0-0"), refusing("rack-r0-1", times=1)
+    process = world.process(InterposedApi(world.api, lambda call, send: always(call, lambda: once(call, send))))
+    now = [0.0]
+    process.controller.writer._clock = lambda: now[0]
+    seen = []
+    for revision, now[0] in ((1, 0.0), (2, 1.0), (3, REFUSED_SECONDS)):
+        world.api.merge(RAW_TREES, "ufm", {"spec": {"revision": revision}})
+        process.settle()
+        process.controller.replies.write()
+        status = world.api.get(PROVIDER_TREES, "ufm").status
+        seen.append((status.observed_revision, [one.name for one in status.refused]))
+    assert seen == [(1, ["r0-0", "r0-1"]), (2, ["r0-0", "r0-1"]), (3, ["r0-0"])], (
+        "a status calls a HyperNode written that is not, or refused that is written"
+    )
+
+
 def test_an_update_that_is_refused_leaves_the_object_and_the_others_are_valid_beside_it() -> None:
     world = World(racks(2, 2, 2))
     world.process().settle()
