@@ -6,6 +6,8 @@ status for which no user waits is written seldom, for it must not load the API s
 """
 
 import logging
+import math
+import time
 from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
 from typing import NamedTuple
@@ -22,7 +24,7 @@ from gkm.kube.events import EventBody, Recorder, Regarding
 
 from gkm_operator.plans.planning.assessment import PlanningResult, RunAssessment
 from gkm_operator.plans.planning.draft import PlanDraft
-from gkm_operator.plans.planning.refusals import CONDITION
+from gkm_operator.plans.planning.refusals import CONDITION, RETRY_SECONDS
 from gkm_operator.plans.state.objects import PLANS, RUNS, PlanIndex, PlanRecord, PodsReports, WatchedRun, no_reports
 from gkm_operator.plans.state.snapshot import ClusterSnapshot
 from gkm_operator.plans.write.status import (
@@ -87,7 +89,8 @@ class PlanWriter:
         """The message of the API server when it last refused a plan."""
         self._written: LRUCache[str, _WrittenStatus] = LRUCache(_MAX_CACHED)
         self._emitted: LRUCache[tuple[str, str], EventBody] = LRUCache(_MAX_CACHED)
-        self._written_plans: LRUCache[Key, str] = LRUCache(_MAX_CACHED)
+        self._sent_plans: LRUCache[Key, tuple[str, float]] = LRUCache(_MAX_CACHED)
+        """The version of a plan whose status was sent, and the monotonic time until which it is not sent again."""
 
     def settle(self) -> bool:
         """Repeat creations of plans whose outcome is unknown; return whether all outcomes are known now.
@@ -200,14 +203,17 @@ class PlanWriter:
             self.emit(run, event, f"{meta.generation} {condition.last_transition_time}")
 
     def is_plan_status_pending(self, plan: PlanRecord) -> bool:
-        """Return whether this process wrote the status of a plan, and the watch has not shown it yet."""
-        return self._written_plans.get(plan.key) == plan.version
+        """Return whether the watch has yet to show a status that this process wrote, or a refused one is too recent."""
+        version, until = self._sent_plans.get(plan.key) or ("", 0.0)
+        return version == plan.version and time.monotonic() < until
 
     def write_plan_status(self, plan: PlanRecord, new: PlanStatus) -> bool:
-        """Write the status of a plan; return False if the API server refuses it.
+        """Write the status of a plan; return False if the API server does not answer.
 
-        A plan that was deleted, or has changed since the watch showed it, is left to a later pass.
+        A plan that was deleted, or has changed since the watch showed it, is left to a later pass. A status that the
+        API server refuses is sent again after RETRY_SECONDS, and stops no other.
         """
+        until = math.inf
         try:
             value = plan_apply_configuration(plan, new)
             self._api.apply(PLANS, value, field_manager=FIELD_MANAGER, subresource="status")
@@ -218,8 +224,10 @@ class PlanWriter:
                 "plan status not written, a later pass tries again",
                 extra=fields(plan="/".join(plan.key), why=str(error)),
             )
-            return False
-        self._written_plans.put(plan.key, plan.version)
+            if not _is_definite_failure(error):
+                return False
+            until = time.monotonic() + RETRY_SECONDS
+        self._sent_plans.put(plan.key, (plan.version, until))
         return True
 
     def emit(self, run: WatchedRun, event: EventBody, occasion: str) -> None:
@@ -295,7 +303,7 @@ class StatusThrottle:
         """Write the changed statuses of plans in a snapshot; return whether all are current.
 
         `created` has the plans that are newer than the snapshot, by the uid of their run. A plan that the watch has not
-        shown is left to a later pass. The first write that fails ends this one.
+        shown is left to a later pass. The first write without an answer ends this one.
 
         Raises:
             NotLeading: this process must not write any more.

@@ -120,7 +120,23 @@ def test_a_status_change_does_not_parse_the_groups_of_a_plan_again(
     assert unfolded == ["r", "r"]
 
 
-def test_a_refused_status_write_delays_no_plan(site: PlansSite) -> None:
+def test_a_status_that_is_refused_stops_no_other_and_is_not_sent_again_at_once(site: PlansSite) -> None:
+    refused = ApiError(403, "Forbidden", "a policy denied the request")
+    denied = (*WRITE, "r-1")
+    site.api.fault = lambda verb, plural: refused if (verb, plural, site.api.calls[-1][2]) == denied else None
+    site.rack("d1", 4)
+    site.ask("r", 16)
+    site.ask("s", 16)
+    site.controller.work()
+    until_live(site, s_1="Current")
+    for number in range(3):
+        site.ask(f"other-{number}", 4096)
+        site.until(f"other-{number}", "DoesNotFit")
+    assert site.api.calls.count(denied) == 1, "a refused status is sent in every pass"
+
+
+def test_a_refused_status_write_delays_no_plan(site: PlansSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "RETRY_SECONDS", 0.0)
     refused = ApiError(403, "Forbidden", "no right to the status of plans")
     site.api.fault = lambda verb, plural: refused if (verb, plural) == WRITE else None
     site.rack("d1", 4)
