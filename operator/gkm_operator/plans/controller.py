@@ -147,8 +147,6 @@ class PlansController(Controller):
             if not self.flavors.write(self._api, self._namespace):
                 self.wake()
             if not (self.watcher.any_runs and self.watcher.list_nodes_and_pods(self._stop)):
-                self._waiting = 0
-                metrics.PLAN_DRIFT.set(0)
                 result = "done"
                 return not self._stop.is_set()
             if not self._writer.settle():

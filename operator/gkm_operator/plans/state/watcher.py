@@ -107,8 +107,8 @@ class ClusterWatcher:
 
     @property
     def any_runs(self) -> bool:
-        """Return whether the watch shows any Run."""
-        return bool(self._runs.values())
+        """Return whether the watch has shown any Run."""
+        return self._surveys_nodes or bool(self._runs.values())
 
     @property
     def listed(self) -> bool:

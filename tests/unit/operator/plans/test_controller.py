@@ -4,10 +4,22 @@ from collections.abc import Iterator
 
 import pytest
 from gkm.kube.leader_api import LeaderApi
+from gkm_operator import metrics
 from gkm_operator.plans.controller import PlansController
+from gkm_operator.plans.planning import fragmentation_metrics
 from gkm_operator.plans.state.objects import RunKey
 from support.host.waiting import until
-from support.operator.plans import NAMESPACE, PODS, RAW_CLAIMS, RAW_RUNS, PlansSite, claims, gpu_node, overallocated
+from support.operator.plans import (
+    NAMESPACE,
+    PODS,
+    RAW_CLAIMS,
+    RAW_PLANS,
+    RAW_RUNS,
+    PlansSite,
+    claims,
+    gpu_node,
+    overallocated,
+)
 
 
 @pytest.fixture
@@ -113,6 +125,25 @@ def test_a_recreated_run_ignores_the_plans_of_its_namesake(site: PlansSite) -> N
     site.api.delete(RAW_RUNS, "r", NAMESPACE)
     site.ask("r", 16)
     site.until("r", "Planned", "r-2")
+
+
+def test_a_plan_of_the_last_run_does_not_outlive_it_nor_do_its_metrics(
+    site: PlansSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fragmentation_metrics, "SECONDS", 0.0)
+    site.rack("d1", 4)
+    site.ask("r", 16)
+    site.controller.work()
+    site.until("r", "Planned", "r-1")
+    until(lambda: free_gpus() == 16, "the plan holds GPUs")
+    site.api.delete(RAW_RUNS, "r", NAMESPACE)
+    site.api.merge(RAW_PLANS, "r-1", {"metadata": {"ownerReferences": None}}, NAMESPACE)
+    until(lambda: not site.plans(), "the plan of no run goes")
+    until(lambda: free_gpus() == 32, "all GPUs are free")
+
+
+def free_gpus() -> float | None:
+    return metrics.REGISTRY.get_sample_value("gkm_free_gpus", {"level": "all"})
 
 
 def test_a_plan_whose_status_was_not_written_is_adopted(site: PlansSite) -> None:
