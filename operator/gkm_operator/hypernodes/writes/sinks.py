@@ -40,7 +40,6 @@ _LOG = logging.getLogger(__name__)
 _FORBIDDEN = 403
 _LACKS_RIGHT = 'cannot patch resource "nodes"'
 """The words of RBAC in a refusal; a policy, which may refuse one node only, has others."""
-_MISSING = frozenset({TopologyReason.KIND_MISSING, TopologyReason.RIGHTS_MISSING})
 
 
 @dataclass(slots=True)
@@ -70,6 +69,7 @@ class TreeSink:
         """Ask the API server whether the kind is installed; return False if it does not answer."""
         if not self.kinds:
             return True
+        before = self.served
         try:
             self.served = next((kind for kind in self.kinds if is_served(api, kind)), None)
         except ApiError as error:
@@ -83,7 +83,7 @@ class TreeSink:
             if self.served is None:
                 kind = f"{self.kinds[0].plural}.{self.kinds[0].api_version.partition('/')[0]}"
                 self._set(TopologyReason.KIND_MISSING, f"the API server has no {kind}: install {self.install}")
-            elif self.finding.reason in _MISSING:
+            elif before is None:
                 self._set(TopologyReason.NOT_CHECKED, "the kind is there, and has not been compared yet")
         return True
 

@@ -237,6 +237,21 @@ def test_rights_that_are_missing_are_reported_with_the_component_that_has_them()
     assert (found["reason"], "apply components/topology of" in found["message"]) == ("RightsMissing", True)
 
 
+def test_a_right_that_is_missing_is_reported_until_a_write_succeeds() -> None:
+    """The controllers check every 30 seconds whether the kind is there."""
+    world = World(SMALL, settings(hyperNodes={"enabled": False}, nodeLabels=True, kueue="gpus"))
+    forbidden = ApiError(403, "Forbidden", "may not create topologies")
+    world.api.fault = lambda verb, plural: forbidden if (verb, plural) == ("create", "topologies") else None
+    process = world.process()
+    process.observe()
+    process.work()
+    assert process.condition("KueueTopologyWritten")["reason"] == "RightsMissing"
+    process.observe()
+    assert process.condition("KueueTopologyWritten")["reason"] == "RightsMissing", (
+        "a check of the kind hides the missing right, and the report is written twice for each check"
+    )
+
+
 def test_without_a_feature_nothing_is_watched_and_no_request_is_sent() -> None:
     world = World(SMALL, settings(hyperNodes={"enabled": False}))
     world.api.calls.clear()
