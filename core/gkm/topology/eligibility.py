@@ -117,7 +117,7 @@ def startable_pods(located: LocatedNode, load: NodeLoad, pod: PodDemand) -> int 
         try:
             total = 0 if quantity is None else thousandths(quantity, of)
         except ValueError as error:
-            return Excluded(name, Exclusion.INSUFFICIENT_CPU, f"what is allocatable cannot be read: {error}")
+            return Excluded(name, why, f"what is allocatable cannot be read: {error}")
         free = max(0, total - taken)
         needed = total // (located.gpus + 1) if requested is None else requested
         if free < needed:

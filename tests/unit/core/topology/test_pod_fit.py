@@ -92,6 +92,12 @@ def test_a_resource_that_a_node_does_not_report_is_0_for_a_pod_that_requests_it_
     assert startable(load(), PodDemand(8, 1_000), silent) == lacks("CPUs", "0", "0", "1")
 
 
+def test_a_quantity_that_cannot_be_read_is_a_shortage_of_that_resource() -> None:
+    broken = Resources(gpus="8", cpu="90", memory="x", pods="110")
+    unread = "what is allocatable cannot be read: 'x' is no number of GiB of memory"
+    assert startable(load(), PodDemand(8), broken) == (Exclusion.INSUFFICIENT_MEMORY, unread)
+
+
 def test_a_shortage_says_what_is_free_and_what_is_needed() -> None:
     large = Resources(gpus="8", cpu="192", memory="2Ti", pods="110")
     assert startable(load(cpus=191), PodDemand(8), large) == lacks("CPUs", "1", "192", "21.33")
