@@ -5,14 +5,14 @@ be planned are free (docs/design/plans.md).
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from gkm.api.topology_settings import Topology
 from gkm.kube.api import Api, ListSelector
-from gkm.kube.resources import PLACEMENTPLANS, RUNS
+from gkm.kube.resources import PLACEMENTPLANS, PROVIDER_TREES, RUNS
 from gkm.packing.conversion import PlanUnreadable, gpus_by_node, pod_of
 from gkm.topology import pods
 from gkm.topology.eligibility import PodDemand, load_of
@@ -20,7 +20,7 @@ from gkm.topology.survey import survey_nodes
 from gkm.topology.usage import added, uncounted_notes, with_loads
 
 from gkm_cli.clusters.connection import ClusterConnection
-from gkm_cli.clusters.reads import NotServed, pages
+from gkm_cli.clusters.reads import NotServed, Unreadable, pages
 from gkm_cli.clusters.usage import HINT, RunName, read_nodes, read_usage
 from gkm_cli.plan.snapshot import SurveyedCluster
 
@@ -42,11 +42,19 @@ def read(cluster: ClusterConnection, own: Collection[RunName], settings: Topolog
     return SurveyedCluster(
         surveyed,
         with_loads(used.others, starting),
-        tuple(uncounted_notes(surveyed.uncounted, used.others.claiming)),
+        (*uncounted_notes(surveyed.uncounted, used.others.claiming), *_provider_notes(cluster.api)),
         reserved=sum(reserved.values(), Counter()),
         own_is_free=True,
         own_nodes=frozenset(node for run in own for node in used.by_run.get(run, {})),
     )
+
+
+def _provider_notes(api: Api) -> Iterator[str]:
+    """Yield a note if topology providers place nodes, too, and may be read."""
+    with suppress(Unreadable):
+        names = [entry.name for page in pages(api, PROVIDER_TREES, ListSelector()) for entry in page.entries]
+        if names:
+            yield f"nodes are where their labels say: the topology of {', '.join(sorted(names))} is not read"
 
 
 def _reserved(

@@ -10,7 +10,7 @@ import pytest
 from gkm.api.runs import RUN_LABEL
 from gkm.api.topology_settings import Topology
 from gkm.kube.errors import ApiError
-from gkm.kube.resources import NODES, PLACEMENTPLANS, RUNS, Resource
+from gkm.kube.resources import NODES, PLACEMENTPLANS, PROVIDER_TREES, RUNS, Resource
 from gkm.topology.eligibility import NodeDemand
 from gkm.topology.pods import NodeLoad
 from gkm_cli.clusters.connection import ClusterConnection
@@ -180,3 +180,17 @@ def test_without_nodes_and_without_a_cluster_there_is_one_line(tmp_path: Path) -
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
     assert done.stderr.startswith("error: the kubeconfig cannot be used: ")
     assert done.stderr.endswith("; or give lists with --nodes and --pods\n")
+
+
+def test_topology_providers_that_are_not_read_are_named(api: FakeApi) -> None:
+    def notes() -> tuple[str, ...]:
+        return live.read(ClusterConnection(api, "ml"), (), Topology()).notes
+
+    assert not any("topology of" in note for note in notes())
+    for name in ("ufm", "lldp"):
+        api.create(PROVIDER_TREES, {"metadata": {"name": name}, "spec": {}})
+    assert "nodes are where their labels say: the topology of lldp, ufm is not read" in notes(), (
+        "the controllers place nodes elsewhere, and nothing says so"
+    )
+    api.fault = lambda _verb, plural: ApiError(403, "Forbidden", "no") if plural == "providertrees" else None
+    assert not any("topology of" in note for note in notes())
