@@ -64,8 +64,8 @@ class ControllersProcess:
     def __init__(self, api: Api) -> None:
         leader, informers = LeaderApi(api, lambda: True), Informers(api)
         packing = Packing(pod_gates=True)
-        gates = GatesController(leader, packing, informers=informers, calm=0.001)
-        plans = PlansController(
+        gates = self.gates = GatesController(leader, packing, informers=informers, calm=0.001)
+        plans = self.plans = PlansController(
             leader,
             Config(packing=packing),
             calm=0.001,

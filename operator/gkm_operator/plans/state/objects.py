@@ -330,6 +330,8 @@ class PodsReport(NamedTuple):
     needs_plan: bool = False
 
 
+NOT_KNOWN = PodsReport(RunPods(), FollowReason.WAITING, "the pods are not listed yet")
+"""The report of a process that has yet to look at the pods: what the status says of them stays."""
 PodsReports = Callable[[RunKey], PodsReport | None]
 """Returns the report about a run's pods, None if it has no pods."""
 

@@ -16,7 +16,14 @@ from gkm.kube.events import EventBody
 from gkm_operator.plans.planning.assessment import PlanningResult
 from gkm_operator.plans.planning.drift import DriftReason, drift_message
 from gkm_operator.plans.planning.refusals import CONDITION, PlanReason
-from gkm_operator.plans.state.objects import REPLAN_ANNOTATION, FollowReason, PlanRecord, PodsReport, WatchedRun
+from gkm_operator.plans.state.objects import (
+    NOT_KNOWN,
+    REPLAN_ANNOTATION,
+    FollowReason,
+    PlanRecord,
+    PodsReport,
+    WatchedRun,
+)
 
 LIVE = "Live"
 DRIFT = "Drift"
@@ -47,16 +54,16 @@ def desired_status(
         fixes=_fixes(old, result, reason),
         # Planned comes first: people read this condition.
         conditions=[*planned, *_drift_condition(run, old, result, now), *_followed(run, old, pods, now)],
-        pods=None if pods is None else pods.counts,
+        pods=old.pods if pods is NOT_KNOWN else None if pods is None else pods.counts,
     )
 
 
 def _followed(run: WatchedRun, old: RunStatus, pods: PodsReport | None, now: str) -> list[Condition]:
     """Return the condition Followed of a run with pods that are followed."""
-    if pods is None:
-        return []
+    before = [each for each in old.conditions if each.type == FOLLOWED]
+    if pods is None or pods is NOT_KNOWN:
+        return [] if pods is None else before
     value = TRUE if pods.reason is FollowReason.FOLLOWED else FALSE
-    before = (each for each in old.conditions if each.type == FOLLOWED)
     message = escape(pods.message)[:MAX_MESSAGE]
     return with_condition(before, Condition(FOLLOWED, value, pods.reason, message, now, run.metadata.generation))
 

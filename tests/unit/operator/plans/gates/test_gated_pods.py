@@ -15,13 +15,19 @@ HOSTNAME = "kubernetes.io/hostname"
 LABELS = {"fabric.domain": "d0", "block": "b1", "gpu.flavor": "H100"}
 
 
-@pytest.fixture
-def api() -> Iterator[FakeApi]:
-    """Return a cluster of two nodes with a run of both, and the controllers at work."""
+def cluster() -> FakeApi:
+    """Return a cluster of two nodes with a run of both."""
     made = FakeApi()
     for name in ("n0", "n1"):
         put(made, NODES, gpu_node(name, "d0") | {"metadata": {"name": name, "labels": LABELS | {HOSTNAME: name}}})
     made.create(RAW_RUNS, run("r", 16, groupGPUs=8))
+    return made
+
+
+@pytest.fixture
+def api() -> Iterator[FakeApi]:
+    """Return a cluster with the controllers at work."""
+    made = cluster()
     process = ControllersProcess(made)
     process.work()
     until(lambda: reason(made, "r") == "Planned", "the run has a plan")
@@ -81,6 +87,26 @@ def test_a_pod_without_gpus_takes_no_place_of_the_plan_and_is_not_astray(api: Fa
     assert hosts(api) == ["n0", "n1"], "a pod without GPUs has the place of one with GPUs"
     pods(api, "monitor", gpus=0, node="elsewhere")
     until(lambda: counts(api) == {"waiting": 2}, "only pods with GPUs count")
+
+
+def test_a_new_leader_keeps_what_the_status_says_of_pods_until_it_has_looked() -> None:
+    api = cluster()
+    pods(api, "p0")
+    first = ControllersProcess(api)
+    first.work()
+    until(lambda: counts(api) == {"waiting": 1}, "the pod counts")
+    first.close()
+    successor = ControllersProcess(api)
+    successor.plans.work()
+    try:
+        api.create(RAW_RUNS, run("other", 4096))
+        until(lambda: reason(api, "other") == "DoesNotFit", "the successor has worked")
+        assert counts(api) == {"waiting": 1}, "a leader that has not looked at pods says that there are none"
+        successor.gates.work()
+        api.delete(PODS, "p0", NAMESPACE)
+        until(lambda: counts(api) == {}, "no pod is left")
+    finally:
+        successor.close()
 
 
 def counts(api: FakeApi) -> Json:
