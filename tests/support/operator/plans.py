@@ -206,5 +206,19 @@ class PlansSite:
         self.rewrite(name, {"expiresAt": "2020-01-01T00:00:00Z"})
 
     def rewrite(self, name: str, spec: Json) -> None:
-        """Change a plan, which the rules of the CRD forbid on a real API server."""
-        self.api.merge(RAW_PLANS, name, {"spec": spec}, NAMESPACE)
+        """Change a plan, which the rules of the CRD forbid on a real API server.
+
+        Return once a controller that watches plans has the change: a later change of a Run, which it watches apart, may
+        otherwise reach it before.
+        """
+        watcher, changed = self.controller.watcher, self.api.merge(RAW_PLANS, name, {"spec": spec}, NAMESPACE)
+        version = int(changed["metadata"]["resourceVersion"])
+
+        def is_seen() -> bool:
+            shown = watcher._index._shown.get((NAMESPACE, name))
+            if shown is None:  # superseded and deleted meanwhile
+                return all(plan["metadata"]["name"] != name for plan in self.plans())
+            return int(shown[0].metadata.resource_version) >= version
+
+        if watcher._plans.synced.is_set() and not self.controller._stop.is_set():
+            until(is_seen, f"plan {name} is seen as it is")
