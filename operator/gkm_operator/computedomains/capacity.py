@@ -72,11 +72,6 @@ def fabric_node(node: Node, settings: Topology) -> FabricNode:
     return FabricNode(node.name, clique, product, gpus, usable, node.labels.get(NODE_LABEL, ""))
 
 
-def has_gpus(node: FabricNode) -> bool:
-    """Return whether a node has GPUs or a fabric domain, so that the capacity includes it."""
-    return bool(node.clique or node.held_by) or node.gpus is not None
-
-
 MAX_TEXT = MAX_BYTES * 3 // 4
 """Limit of bytes of the text: etcd limits the whole ConfigMap, and the conditions need a part."""
 
@@ -87,7 +82,8 @@ _Counts = list[int]
 def capacity(nodes: Iterable[FabricNode], is_busy: Callable[[str], bool]) -> DomainCapacity:
     """Return the free nodes by NVLink clique and GPU product; `is_busy` returns whether a pod on a node requests GPUs.
 
-    A node without a device plugin counts with 0 GPUs: DRA assigns them, and no field of the node has their number.
+    A node without GPUs and without a fabric domain is left out. A node without a device plugin counts with 0 GPUs: DRA
+    assigns them, and no field of the node has their number.
     """
     cliques: defaultdict[str, dict[_Pool, _Counts]] = defaultdict(dict)
     for node in nodes:

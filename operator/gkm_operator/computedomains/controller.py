@@ -251,12 +251,8 @@ class DomainsController(Controller):
 
     def run(self) -> None:
         """Check at intervals until `stop` whether the API server has the kinds and rights for ComputeDomains."""
+        self.status.observer.follow_nodes()
         self.repeat(self._check, self._backoff, least=min(LEAST_CHECK_SECONDS, self._check_seconds))
-
-    def close_watches(self, seconds: float) -> None:
-        """End the controller's watches within `seconds`."""
-        self.status.observer.close(seconds)
-        self.watcher.close(seconds)
 
     def _reconcile(self, workload: Workload) -> float | None:
         try:
@@ -293,11 +289,10 @@ class DomainsController(Controller):
         if not found.available:
             self.status.report()  # a condition of an earlier leader must not stay
             return
-        self.watcher.start(sets=found.sets)
-        self.status.observer.start(grove=found.sets)
-        if not self._working and self.wait(
-            lambda: self.watcher.synced and self.status.observer.synced, self._check_seconds
-        ):
+        self.watches.start(
+            *self.watcher.reflectors(sets=found.sets), *self.status.observer.reflectors(grove=found.sets)
+        )
+        if not self._working and self.wait(lambda: self.watches.synced, self._check_seconds):
             self._working = True
-            self.status.capacity_changed()
+            self.status.work()
             self.start_queues()

@@ -11,7 +11,7 @@ from gkm.api.grove import PodCliqueSet, SetSpec
 from gkm.api.mnnvl_metadata import NODE_LABEL
 from gkm.api.pod_specs import PodClaim
 from gkm.kube.api import Api, Key, ObjectEntry
-from gkm.kube.controller import WatchSet
+from gkm.kube.controller import StartedWatch
 from gkm.kube.index import Index
 from gkm.kube.informers import Informers
 from gkm.kube.reflector import OnChange, OnRefused, Reflector, no_report
@@ -125,7 +125,7 @@ SETS = PODCLIQUESETS.of(WatchedSet)
 class DomainWatcher:
     """Watches PodCliqueSets, ComputeDomains and claim templates. Thread-safe.
 
-    Subscribe to a watch before `start`. The sets are watched only where their kind is installed. Of a large set or
+    Subscribe to a watch before it starts. The sets are watched only where their kind is installed. Of a large set or
     domain a watch has a reduced copy (gkm.kube.memory).
     """
 
@@ -136,20 +136,10 @@ class DomainWatcher:
         self.domains = Reflector(api, COMPUTEDOMAINS, self._by_workload.change, on_refused=on_refused)
         self.domains.subscribe(self._by_template.change)
         self.templates = Reflector(api, WATCHED_CLAIM_TEMPLATES, on_refused=on_refused)
-        self._watches = WatchSet()
 
-    @property
-    def synced(self) -> bool:
-        """Return whether every started watch has a complete list."""
-        return self._watches.synced
-
-    def start(self, *, sets: bool) -> None:
-        """Start the watches that have not started yet; the watch of PodCliqueSets only if `sets`."""
-        self._watches.start(self.templates, self.domains, *((self.sets,) if sets else ()))
-
-    def close(self, seconds: float) -> None:
-        """Stop the watches within `seconds`."""
-        self._watches.close(seconds)
+    def reflectors(self, *, sets: bool) -> tuple[StartedWatch, ...]:
+        """Return the watches to start; the watch of PodCliqueSets only if `sets`."""
+        return self.templates, self.domains, *((self.sets,) if sets else ())
 
     def domains_of(self, workload: Workload) -> tuple[ComputeDomain, ...]:
         """Return the ComputeDomains of a workload, including domains of earlier sets of the same name, in no order."""

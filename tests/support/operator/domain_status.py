@@ -6,6 +6,7 @@ from gkm.api.config import Config
 from gkm.api.domain_readiness import MNNVLReadiness, parse_readiness
 from gkm.api.mnnvl_metadata import MNNVL_READY
 from gkm.kube.api import Api, Change, ObjectEntry, WatchEvent
+from gkm.kube.controller import WatchSet
 from gkm.kube.leader_api import LeaderApi
 from gkm.kube.resources import Resource
 from gkm_operator.computedomains.pacing import WritePacing
@@ -107,19 +108,19 @@ class RunningStatus:
 
     def __init__(self) -> None:
         self.api = FakeApi()
+        self.watches = WatchSet()
         self.watcher, self.status = status_controller(self.api, pacing=WritePacing(interval=0.05, figures=0.05))
 
     def start(self) -> None:
-        self.watcher.start(sets=False)
-        self.status.observer.start(grove=True)
-        until(lambda: self.watcher.synced and self.status.observer.synced, "the lists")
+        self.status.observer.follow_nodes()
+        self.watches.start(*self.watcher.reflectors(sets=False), *self.status.observer.reflectors(grove=True))
+        until(lambda: self.watches.synced, "the lists")
         self.status.work()
 
     def close(self) -> None:
         for queue in self.status.queues:
             queue.close(3.0)
-        self.status.observer.close(1.0)
-        self.watcher.close(1.0)
+        self.watches.close(1.0)
 
     def annotation(self, key: str) -> str:
         found = self.api._objects.get(("computedomains", "team", NAME))

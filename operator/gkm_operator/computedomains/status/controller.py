@@ -192,6 +192,7 @@ class DomainStatusController:
 
     def work(self) -> None:
         """Start to write marks and conditions; all lists must be complete, because a partial list would lower marks."""
+        self._listed = True
         self._queue.start()
         self.capacity_changed()
         self.report()
@@ -253,8 +254,7 @@ class DomainStatusController:
         return again
 
     def _known_capacity(self) -> DomainCapacity | None:
-        """Return the capacity; None until the first lists of nodes, pods and claim templates are complete."""
-        self._listed = self._listed or (self._source.synced and self.observer.synced)
+        """Return the capacity; None before `work`: until the first lists of nodes, pods and claim templates."""
         return self.observer.capacity() if self._listed else None
 
     def _observe(self, key: Key) -> ObservedDomain | None:

@@ -15,7 +15,7 @@ from gkm.api.grove import API_VERSION, CliqueSpec
 from gkm.api.mnnvl_metadata import NODE_LABEL, MnnvlMetadata
 from gkm.api.resource_claims import ResourceClaimTemplate
 from gkm.kube.api import Api, Key
-from gkm.kube.controller import WatchSet
+from gkm.kube.controller import StartedWatch
 from gkm.kube.index import Index
 from gkm.kube.informers import Informers
 from gkm.kube.reflector import OnRefused, Reflector, no_report
@@ -23,7 +23,7 @@ from gkm.kube.resources import Resource
 from gkm.topology.nodes import Node
 from msgspec import Struct, structs
 
-from gkm_operator.computedomains.capacity import FabricNode, capacity, fabric_node, has_gpus
+from gkm_operator.computedomains.capacity import FabricNode, capacity, fabric_node
 from gkm_operator.computedomains.status.readiness import ObservedDomain
 from gkm_operator.computedomains.watcher import DomainPods, DomainWatcher
 from gkm_operator.mnnvl.gpu_requests import GPURequests
@@ -101,10 +101,8 @@ class DomainObserver:
         self.pods = DomainPods(informers, GPURequests(config.network), on_refused)
         self.pods.changed.append(self._pod_changed)
         self._nodes = informers.of(NODES)
-        self._reads_nodes = False
         self._topology = config.topology
         self._fabric: dict[str, FabricNode] = {}
-        """The nodes with GPUs or in an NVLink clique."""
         self._cliques = Reflector(
             api,
             CLAIMING_CLIQUES,
@@ -112,27 +110,14 @@ class DomainObserver:
             retain=lambda clique: bool(clique.templates) and not clique.metadata.terminating,
             on_refused=on_refused,
         )
-        self._watches = WatchSet()
-
-    @property
-    def synced(self) -> bool:
-        """Return whether every started watch has a complete list."""
-        return self._watches.synced
-
-    def start(self, *, grove: bool) -> None:
-        """Start the watches that have not started yet; `grove`: PodCliques are installed and watched as well."""
-        self.follow_nodes()
-        self._watches.start(self.pods.watch, self._nodes, *((self._cliques,) if grove else ()))
 
     def follow_nodes(self) -> None:
-        """Subscribe to the shared watch of nodes. Idempotent."""
-        if not self._reads_nodes:
-            self._reads_nodes = True
-            self._nodes.subscribe(self._node_changed)
+        """Subscribe to the shared watch of nodes; a replica that does not lead keeps nothing of them."""
+        self._nodes.subscribe(self._node_changed)
 
-    def close(self, seconds: float) -> None:
-        """Stop the observer's watches within `seconds`."""
-        self._watches.close(seconds)
+    def reflectors(self, *, grove: bool) -> tuple[StartedWatch, ...]:
+        """Return the watches to start; `grove`: PodCliques are installed and watched as well."""
+        return self.pods.watch, self._nodes, *((self._cliques,) if grove else ())
 
     def observe(self, key: Key) -> ObservedDomain | None:
         """Return the facts about a ComputeDomain that its status needs; None if it does not exist."""
@@ -249,21 +234,17 @@ class DomainObserver:
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
         # kubelets update the status of every Node all the time: most updates change no field that is read.
-        if old != new and (node := new or old) is not None:
-            fabric = None if new is None else fabric_node(new, self._topology)
-            self._fabric_changed(node.name, fabric if fabric is not None and has_gpus(fabric) else None)
-
-    def _fabric_changed(self, name: str, new: FabricNode | None) -> None:
-        old = self._fabric.get(name)
-        if new is not None:
-            self._fabric[name] = new
-        else:
-            self._fabric.pop(name, None)
-        if old == new:
+        if old == new or (node := new or old) is None:
             return
+        before, after = self._fabric.get(node.name), None if new is None else fabric_node(new, self._topology)
+        if before == after:
+            return
+        if after is None:
+            del self._fabric[node.name]
+        else:
+            self._fabric[node.name] = after
         self._capacity_changed()
-        node = old or new
-        if node is not None and (old is None or new is None or old.held_by != new.held_by):
+        if before is None or after is None or before.held_by != after.held_by:
             for pod in self.pods.on_node(node.name):
                 self._affect_users(pod.template_keys, urgent=False)
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from gkm.api.domain_capacity import CliqueCapacity, DomainCapacity, NodePool, parse_capacity, parse_conditions
 from gkm.api.meta import Condition
+from gkm.kube.controller import WatchSet
 from gkm.kube.elector import NotLeading
 from gkm.kube.errors import ApiError
 from gkm.kube.leader_api import LeaderApi
@@ -18,7 +19,6 @@ from gkm_operator.computedomains.capacity import (
     CapacityReport,
     capacity,
     capacity_text,
-    has_gpus,
 )
 from support.grove.objects import claim_template
 from support.grove.observed import CLIQUE, node, node_json
@@ -79,7 +79,6 @@ def test_cliques_with_the_most_free_nodes_come_first_whatever_the_order_of_nodes
 
 def test_nodes_without_gpus_and_without_fabric_are_no_capacity() -> None:
     bare = node("bare", "", None)
-    assert not has_gpus(bare)
     assert capacity([bare], nothing_runs) == DomainCapacity()
 
 
@@ -104,19 +103,19 @@ class Site:
     def __init__(self) -> None:
         self.api = FakeApi()
         self.conditions: Sequence[Condition] = ()
+        self.watches = WatchSet()
         self.watcher, self.status = status_controller(self.api, conditions=lambda: self.conditions)
 
     def start(self) -> None:
-        self.watcher.start(sets=False)
-        self.status.observer.start(grove=False)
-        until(lambda: self.watcher.synced and self.status.observer.synced, "the lists")
+        self.status.observer.follow_nodes()
+        self.watches.start(*self.watcher.reflectors(sets=False), *self.status.observer.reflectors(grove=False))
+        until(lambda: self.watches.synced, "the lists")
         self.status.work()
 
     def close(self) -> None:
         for queue in self.status.queues:
             queue.close(3.0)
-        self.status.observer.close(1.0)
-        self.watcher.close(1.0)
+        self.watches.close(1.0)
 
     def capacity(self) -> DomainCapacity | None:
         written = self.api._objects.get(("configmaps", "gkm-system", "gkm-domains"))
