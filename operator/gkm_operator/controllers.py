@@ -10,7 +10,6 @@ from gkm.kube.client import connect
 from gkm.kube.controller import Controller, close_watches, stop_all
 from gkm.kube.elector import Elector
 from gkm.kube.informers import Informers
-from gkm.kube.leader_api import LeaderApi
 from gkm.kube.secrets import KubeSecrets, own_namespace
 
 from gkm_operator import installation, metrics
@@ -54,7 +53,7 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
     impatient = connect(arguments.kubeconfig, arguments.context, metrics.api_answered, timeout=LEASE_PATIENCE_SECONDS)
     elector = Elector(impatient, own_namespace(), arguments.lease, arguments.identity)
     metrics.LEADS.set_function(lambda: elector.is_leader)
-    leader = LeaderApi(api, lambda: elector.is_leader)
+    leader = connect(arguments.kubeconfig, arguments.context, metrics.api_answered, before_write=elector.check_leading)
     informers = Informers(api)
     topology = TopologyController(
         leader,

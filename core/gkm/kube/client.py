@@ -72,6 +72,7 @@ _METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1,appl
 
 RequestObserver = Callable[[str, int], None]
 """Called for every response with the verb of the API's audit log and the status; 0 without a response."""
+BeforeWrite = Callable[[], None]
 
 
 def connect(
@@ -80,16 +81,20 @@ def connect(
     observe: RequestObserver = lambda _verb, _status: None,
     *,
     timeout: float = READ_SECONDS,
+    before_write: BeforeWrite = lambda: None,
 ) -> "HttpApi":
     """Return the API of `kubeconfig`, else of $KUBECONFIG, else of the pod of this process, else of ~/.kube/config.
 
     This sends no request. When the server refuses the credentials, the client reads the kubeconfig and the files that
     it names again. `timeout` limits a request for a single object, in seconds.
 
+    `before_write` is called right before each request that is no read, and its error is raised in place of the request:
+    a process learns by the clock alone that it may not lead any more (gkm.kube.elector).
+
     Raises:
         NotConfigured: there is no usable configuration.
     """
-    return HttpApi(ApiCredentials(lambda: load_client(kubeconfig, context)), observe, timeout)
+    return HttpApi(ApiCredentials(lambda: load_client(kubeconfig, context)), observe, timeout, before_write)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,10 +165,12 @@ class HttpApi(Api):
         credentials: ApiCredentials,
         observe: RequestObserver = lambda _verb, _status: None,
         timeout: float = READ_SECONDS,
+        before_write: BeforeWrite = lambda: None,
     ) -> None:
         self._credentials = credentials
         self._observe = observe
         self._timeout = timeout
+        self._before_write = before_write
         self.date = ""
         """The header Date of the last response: the clock of the API server, in whole seconds. It may be any text."""
 
@@ -307,6 +314,8 @@ class HttpApi(Api):
     def _send_with(self, client: ApiClient, request: _Request) -> BaseHTTPResponse:
         pool: PoolManager = client.rest_client.pool_manager
         host = str(client.configuration.host).rstrip("/")
+        if request.method != "GET":
+            self._before_write()
         began = time.monotonic()
         try:
             response = pool.request(

@@ -8,7 +8,7 @@
 5. `close_watches` ends the watches: no thread reads them any more.
 
 `stop_all` does 3 and 4, and `close_watches` 5, for all controllers of a process in a bounded time. A write that begins
-later, because a thread did not end in that time, is refused by gkm.kube.leader_api.
+later, because a thread did not end in that time, is refused by the client (gkm.kube.client.connect).
 """
 
 import logging

@@ -36,7 +36,7 @@ class Elector:
 
     After `acquire`, a thread renews the lease. `is_leader` becomes false by the clock alone, even while that thread
     waits for a response: the leader must check it before each write and stop, because no other signal reports a lost
-    lease.
+    lease. The client of the controllers checks it, and no controller does.
     """
 
     def __init__(
@@ -73,6 +73,11 @@ class Elector:
         """Return whether this process holds the Lease and has renewed it in time."""
         renewed = self._renewed
         return renewed is not None and self._clock() < renewed + self._timing.deadline
+
+    def check_leading(self) -> None:
+        """Raise NotLeading unless this process is the leader; for `gkm.kube.client.connect(before_write=…)`."""
+        if not self.is_leader:
+            raise NotLeading("this process no longer holds the lease: another process may lead")
 
     def acquire(self, stop: Event) -> bool:
         """Wait until this process gets the Lease, and renew it from then on; return False if `stop` is set first."""

@@ -6,10 +6,10 @@ from contextlib import suppress
 import pytest
 from gkm.kube.elector import NotLeading
 from gkm.kube.errors import ApiError
-from gkm.kube.leader_api import LeaderApi
 from gkm.kube.workqueue import Retry
 from gkm_operator.hypernodes.writes.hypernodes import PASS_SECONDS, QUIET_SECONDS
 from support.kube.interposed_api import Call, InterposedApi, Killed
+from support.kube.leading import leading
 from support.operator.hypernode_changes import (
     NODES,
     annotate,
@@ -84,7 +84,7 @@ def test_a_writer_that_leads_no_more_sends_no_request_again() -> None:
             annotate(world, call.name)
         return send()
 
-    process = world.process(LeaderApi(InterposedApi(world.api, around), lambda: leads[0]))
+    process = world.process(leading(InterposedApi(world.api, around), lambda: leads[0]))
     process.observe()
     assert [type(error) for error in process.work()] == [NotLeading]
     assert len(sent) == 1

@@ -10,7 +10,7 @@ from email.parser import HeaderParser
 from threading import Event, Thread
 from urllib.parse import parse_qs, urlsplit
 
-from gkm.kube.client import HttpApi
+from gkm.kube.client import BeforeWrite, HttpApi
 from gkm.kube.credentials import ApiCredentials
 from kubernetes.client.api_client import ApiClient
 from kubernetes.client.configuration import Configuration
@@ -60,10 +60,10 @@ class RawServer:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def api(self) -> HttpApi:
+    def api(self, before_write: BeforeWrite = lambda: None) -> HttpApi:
         """Return the real client of it."""
         configuration = Configuration(host=self.url)
-        return HttpApi(ApiCredentials(lambda: ApiClient(configuration)))
+        return HttpApi(ApiCredentials(lambda: ApiClient(configuration)), before_write=before_write)
 
     def _accept(self, listener: socket.socket) -> None:
         while not self._stopping.is_set():

@@ -12,7 +12,6 @@ from gkm.api.nodes import CapturedImage
 from gkm.images.captured.content import cache_name, member_name
 from gkm.kube.api import Api
 from gkm.kube.errors import ApiError
-from gkm.kube.leader_api import LeaderApi
 from gkm.kube.resources import (
     CLUSTERGKMCACHES,
     EVENTS,
@@ -29,6 +28,7 @@ from gkm_operator.captures.objects import Announcement
 from msgspec import structs, to_builtins
 from support.kube.fake_api import FakeApi
 from support.kube.interposed_api import Around, Call, InterposedApi
+from support.kube.leading import leading
 
 REGISTRY = "registry.test/captured"
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -179,7 +179,7 @@ class CapturesProcess:
         self._world = world
         self.seconds = 0.0
         self.refreshed: list[object] = []
-        api = LeaderApi(InterposedApi(world.api, around or send), lambda: world.leads)
+        api = leading(InterposedApi(world.api, around or send), lambda: world.leads)
         options = {} if backoff is None else {"backoff": backoff}
         self.controller = CapturesController(
             api,

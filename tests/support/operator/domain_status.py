@@ -7,7 +7,6 @@ from gkm.api.domain_readiness import MNNVLReadiness, parse_readiness
 from gkm.api.mnnvl_metadata import MNNVL_READY
 from gkm.kube.api import Api, Change, ObjectEntry, WatchEvent
 from gkm.kube.controller import WatchSet
-from gkm.kube.leader_api import LeaderApi
 from gkm.kube.resources import Resource
 from gkm_operator.computedomains.pacing import WritePacing
 from gkm_operator.computedomains.status.controller import DomainStatusController
@@ -17,6 +16,7 @@ from support.grove.objects import NAMESPACE
 from support.grove.observed import NAME, Json, domain_json, read, template_json
 from support.host.waiting import until
 from support.kube.fake_api import FakeApi
+from support.kube.leading import leading
 from support.kube.listing import reflector_of
 from support.operator.domains import DOMAINS, TEMPLATES
 
@@ -46,7 +46,7 @@ class StatusScene:
     def restart(self) -> None:
         """Let a new leader start, without what the old one remembered; its watch of pods is still empty."""
         self.watcher, self.status = status_controller(
-            LeaderApi(self.api, lambda: self.leads),
+            leading(self.api, lambda: self.leads),
             pacing=WritePacing(clock=lambda: self.seconds),
             now=lambda: f"2026-02-01T00:{int(self.seconds) // 60 % 60:02}:{int(self.seconds) % 60:02}Z",
         )

@@ -14,7 +14,6 @@ from gkm.kube.api import Api
 from gkm.kube.errors import ApiError
 from gkm.kube.events import Recorder
 from gkm.kube.informers import Informers
-from gkm.kube.leader_api import LeaderApi
 from gkm.kube.resources import CLAIM_TEMPLATES, COMPUTEDOMAINS, EVENTS, PODCLIQUESETS, Json, Resource
 from gkm.kube.workqueue import Retry
 from gkm_operator.computedomains.controller import WorkloadReconciler
@@ -25,6 +24,7 @@ from gkm_operator.computedomains.watcher import DomainPods, DomainWatcher
 from gkm_operator.mnnvl.gpu_requests import GPURequests
 from support.grove.objects import NAMESPACE, claim_template, clique, pod_clique_set
 from support.kube.fake_api import FakeApi
+from support.kube.leading import leading
 from support.kube.listing import list_now
 from support.operator.plans import PODS, everything, gpu_pod
 
@@ -69,7 +69,7 @@ class Process:
         self._later: dict[Workload, float] = {}
         self.watcher = DomainWatcher(api)
         self.pods = DomainPods(Informers(api), GPURequests(settings))
-        leader = LeaderApi(sends or api, lambda: self.leads())  # noqa: PLW0108 -- a test sets it later
+        leader = leading(sends or api, lambda: self.leads())  # noqa: PLW0108 -- a test sets it later
         recorder = Recorder(leader, "gkm.io/computedomains", "test")
         self.reconciler = WorkloadReconciler(
             leader,

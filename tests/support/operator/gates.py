@@ -9,7 +9,6 @@ from gkm.api.topology_settings import Packing
 from gkm.kube.api import Api
 from gkm.kube.controller import close_watches, stop_all
 from gkm.kube.informers import Informers
-from gkm.kube.leader_api import LeaderApi
 from gkm.packing.values import Group, Location, Share
 from gkm_operator.plans.controller import PlansController
 from gkm_operator.plans.gates.controller import GatesController
@@ -17,6 +16,7 @@ from gkm_operator.plans.gates.slots import PlacedPod
 from gkm_operator.plans.state.node_loss import GracePeriod
 from gkm_operator.plans.state.objects import PlanRecord, RunKey, claims_of
 from gkm_operator.pods import RunPod
+from support.kube.leading import leading
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 GPUS_PER_POD = 4
@@ -62,7 +62,7 @@ class ControllersProcess:
     """The controllers that plan and that remove gates, on one API."""
 
     def __init__(self, api: Api) -> None:
-        leader, informers = LeaderApi(api, lambda: True), Informers(api)
+        leader, informers = leading(api, lambda: True), Informers(api)
         packing = Packing(pod_gates=True)
         gates = self.gates = GatesController(leader, packing, informers=informers, calm=0.001)
         plans = self.plans = PlansController(

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 from gkm.api.config import Config, parse
 from gkm.api.node_names import unfold
 from gkm.kube.api import Api
-from gkm.kube.leader_api import LeaderApi
 from gkm.kube.resources import CLAIMS, EVENTS, NODES, PLACEMENTPLANS, RUNS, SERVICE_ACCOUNTS, Json, Resource
 from gkm_operator.plans.controller import PlansController
 from gkm_operator.plans.state.node_loss import GracePeriod
 from gkm_operator.plans.state.objects import REPLAN_ANNOTATION
 from support.host.waiting import until
 from support.kube.fake_api import FakeApi
+from support.kube.leading import leading
 from support.operator.nodes import put
 from support.topology.claims import claim
 
@@ -119,7 +119,7 @@ class PlansSite:
     def new(self, leads: Callable[[], bool] | None = None) -> PlansController:
         """Another replica."""
         return PlansController(
-            LeaderApi(self.api, leads or (lambda: self.leads)),
+            leading(self.api, leads or (lambda: self.leads)),
             self.config,
             calm=0.001,
             pause=0.001,

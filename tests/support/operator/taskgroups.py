@@ -8,12 +8,12 @@ from typing import Any
 
 from gkm.api.meta import timestamp
 from gkm.kube.errors import ApiError
-from gkm.kube.leader_api import LeaderApi
 from gkm.kube.resources import CONFIGMAPS, EVENTS, Json, Resource
 from gkm.kube.workqueue import Retry, WorkQueue
 from gkm_operator.taskgroups.controller import TaskGroupsController
 from support.kube.garbage import collect_garbage
 from support.kube.interposed_api import Around, InterposedApi
+from support.kube.leading import leading
 from support.kube.listing import Watched, list_now
 from support.operator.group_witness import (
     EPOCH,
@@ -167,7 +167,7 @@ class Process:
         self.leads = True
         api = world.api if around is None else InterposedApi(world.api, _without_lists(around))
         self.controller = TaskGroupsController(
-            LeaderApi(api, lambda: self.leads),
+            leading(api, lambda: self.leads),
             ON,
             namespace=SYSTEM,
             renderer=renderer or FakeRenderer(),

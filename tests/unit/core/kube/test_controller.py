@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from gkm.hoststate.pacing import Backoff
+from gkm.kube.api import Api
 from gkm.kube.controller import JOIN_SECONDS, WATCHES_SECONDS, Controller, close_watches, end, stop_all
 from gkm.kube.elector import Elector
 from gkm.kube.errors import ApiError
-from gkm.kube.leader_api import LeaderApi
 from gkm.kube.leases import LEASES
 from gkm.kube.reflector import Reflector
 from gkm.kube.resources import CONFIGMAPS, NODES, Json, Resource
@@ -19,6 +19,7 @@ from gkm_operator.controllers import LEASE_PATIENCE_SECONDS
 from support.host.waiting import scaled, until
 from support.kube.fake_api import FakeApi
 from support.kube.interposed_api import Call, InterposedApi
+from support.kube.leading import leading
 
 KINDS: tuple[Resource[Any], ...] = (CONFIGMAPS, NODES)
 SOON = Backoff(0.001, 0.002)
@@ -27,7 +28,7 @@ SOON = Backoff(0.001, 0.002)
 class Writer(Controller):
     """A controller that watches two kinds and makes an object of each key."""
 
-    def __init__(self, api: LeaderApi, name: str = "writer") -> None:
+    def __init__(self, api: Api, name: str = "writer") -> None:
         super().__init__(name)
         self._api = api
         self._kinds = [Reflector[Json](api, kind.of(dict), lambda _old, _new: None, backoff=SOON) for kind in KINDS]
@@ -65,7 +66,7 @@ class Process:
         sent = InterposedApi(self.api, self._around)
         self.now = 0.0
         self.elector = Elector(sent, "ns", "lease", "me", clock=lambda: self.now)
-        leader = LeaderApi(sent, lambda: self.elector.is_leader)
+        leader = leading(sent, lambda: self.elector.is_leader)
         self.controllers = [Writer(leader, "one"), Writer(leader, "two")]
 
     def _around(self, call: Call, send: Callable[[], Any]) -> object:

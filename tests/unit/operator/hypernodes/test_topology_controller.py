@@ -12,12 +12,12 @@ from gkm.api.config import Config, parse
 from gkm.api.topology_status import parse_status
 from gkm.hoststate.pacing import Backoff
 from gkm.kube.errors import ApiError
-from gkm.kube.leader_api import LeaderApi
 from gkm_operator.hypernodes import controller as module
 from gkm_operator.hypernodes.controller import TopologyController
 from gkm_operator.hypernodes.providers.command import ProviderCode
 from gkm_operator.hypernodes.writes.hypernodes import QUIET_SECONDS
 from support.host.waiting import scaled, until
+from support.kube.leading import leading
 from support.operator.topology import SYSTEM, TOPOLOGY, World, racks, settings
 from support.topology import tree_provider
 from support.topology.provider_pods import ProviderPod, pod
@@ -35,7 +35,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 @contextmanager
 def running(world: World, *, leads: bool = True, succeeds: bool = False) -> Iterator[TopologyController]:
     controller = TopologyController(
-        LeaderApi(world.api, lambda: leads),
+        leading(world.api, lambda: leads),
         world.config,
         instance="test",
         namespace=SYSTEM,

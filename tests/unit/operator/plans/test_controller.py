@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 
 import pytest
-from gkm.kube.leader_api import LeaderApi
 from gkm_operator import metrics
 from gkm_operator.plans.controller import PlansController
 from gkm_operator.plans.planning import fragmentation_metrics
 from gkm_operator.plans.state.objects import RunKey
 from support.host.waiting import until
+from support.kube.leading import leading
 from support.operator.plans import (
     NAMESPACE,
     PODS,
@@ -225,7 +225,7 @@ def test_the_plan_of_an_undecodable_run_keeps_its_reservation(site: PlansSite) -
 
 
 def test_the_change_of_a_run_ends_every_pause(site: PlansSite) -> None:
-    site.controller = PlansController(LeaderApi(site.api, lambda: True), site.config, calm=3600.0, pause=3600.0)
+    site.controller = PlansController(leading(site.api, lambda: True), site.config, calm=3600.0, pause=3600.0)
     site.rack("d1")
     site.controller.work()
     for name in ("first", "second"):

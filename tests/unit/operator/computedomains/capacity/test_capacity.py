@@ -10,7 +10,6 @@ from gkm.api.meta import Condition
 from gkm.kube.controller import WatchSet
 from gkm.kube.elector import NotLeading
 from gkm.kube.errors import ApiError
-from gkm.kube.leader_api import LeaderApi
 from gkm.kube.resources import NODES, Json, Resource
 from gkm_operator.computedomains.capacity import (
     INTERVAL_SECONDS,
@@ -25,6 +24,7 @@ from support.grove.observed import CLIQUE, node, node_json
 from support.grove.pods import pod
 from support.host.waiting import until
 from support.kube.fake_api import FakeApi
+from support.kube.leading import leading
 from support.operator.domain_status import status_controller
 from support.operator.domains import TEMPLATES
 
@@ -176,7 +176,7 @@ class Clocked:
         self.found: DomainCapacity | None = DomainCapacity()
         self.leads = True
         self.report = CapacityReport(
-            LeaderApi(api, lambda: self.leads),
+            leading(api, lambda: self.leads),
             "gkm-system",
             capacity=lambda: self.found,
             conditions=tuple,
