@@ -8,10 +8,8 @@ domain of the cluster is marked and gets a condition, also one of a user. A mark
 everything else is paced (gkm_operator.computedomains.pacing).
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from threading import Lock
 from typing import Any, NamedTuple
 
 from gkm.api.computedomains import ComputeDomain
@@ -110,26 +108,6 @@ def state_of(condition: MNNVLReadiness) -> str:
     return "ready" if condition.status == TRUE else _STATES.get(condition.reason, "notReady")
 
 
-class DomainStates:
-    """Counts ComputeDomains by state for a metric. Thread-safe."""
-
-    def __init__(self) -> None:
-        self._by_key: dict[Key, str] = {}
-        self._counts: Counter[str] = Counter()
-        self._lock = Lock()
-
-    def record(self, key: Key, new: str) -> None:
-        """Record the state of a ComputeDomain; "" removes the domain."""
-        with self._lock:
-            old = self._by_key.pop(key, "")
-            if new:
-                self._by_key[key] = new
-            self._counts[old] -= 1
-            self._counts[new] += 1
-            for changed in {old, new} - {""}:
-                metrics.COMPUTEDOMAINS.labels(changed).set(self._counts[changed])
-
-
 NAME = "domain-status"
 WORKERS = 4
 PER_NAMESPACE = 2
@@ -168,7 +146,8 @@ class DomainStatusController:
         self._now = now
         self._recorder = Recorder(api, events.REPORTER, instance)
         self._event_budget = EventBudget()
-        self._states = DomainStates()
+        self._states: dict[Key, str] = {}
+        """The state of each ComputeDomain, for the metric."""
         self._listed = False
         self.observer = DomainObserver(
             api,
@@ -227,14 +206,14 @@ class DomainStatusController:
         observed = self._observe(key)
         if observed is None:
             self._pacing.forget(key)
-            self._states.record(key, "")
+            self._count(key, "")
             if not self.observer.pods.using(*key):
                 self._unmark_orphan(key)
             return None
         self._unmark_orphan((key[0], observed.domain.template))
         old = parse_readiness(observed.domain.metadata.annotation(MNNVL_READY))
         new, again = self._condition(key, observed, old)
-        self._states.record(key, "" if observed.is_leaving else state_of(new))
+        self._count(key, "" if observed.is_leaving else state_of(new))
         marks = mark(observed.pods)
         condition = {} if new == old or observed.is_leaving else {MNNVL_READY: new.text()}
         patches = [(target, found) for target in targets(observed) if (found := patch(target, marks, condition))]
@@ -252,6 +231,15 @@ class DomainStatusController:
         if any(MNNVL_READY in annotations for _, annotations in patches):
             self._emit(observed.domain, old, new)
         return again
+
+    def _count(self, key: Key, new: str) -> None:
+        """Count a ComputeDomain by its state, "" without one; one worker at a time handles a domain."""
+        old = self._states.pop(key, "")
+        if new:
+            self._states[key] = new
+        for state, change in ((old, -1), (new, 1)):
+            if state and old != new:
+                metrics.COMPUTEDOMAINS.labels(state).inc(change)
 
     def _known_capacity(self) -> DomainCapacity | None:
         """Return the capacity; None before `work`: until the first lists of nodes, pods and claim templates."""
