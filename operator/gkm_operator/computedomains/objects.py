@@ -33,7 +33,7 @@ from gkm.api.mnnvl_metadata import (
 )
 from gkm.kube.resources import PODCLIQUESETS
 
-from gkm_operator.mnnvl.required import SetDomainKey, alternative_name, domain_name, existing
+from gkm_operator.mnnvl.required import SetDomainKey, alternative_name, domain_name, key_of
 
 Json = dict[str, Any]
 
@@ -74,7 +74,7 @@ class DesiredDomain:
             return domain.metadata.name in self.names
         controller = domain.metadata.controller
         is_own = controller is not None and any(controller.uid == owner.uid for owner in self.owners)
-        return is_own and existing(domain).key == self.key
+        return is_own and key_of(domain) == self.key
 
     def manifest(self, name: str, now: str) -> Json:
         """Return the ComputeDomain to create as JSON, with the mark that no pod uses it yet."""

@@ -142,17 +142,6 @@ def replica_index(label: str) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class ExistingDomain:
-    """A ComputeDomain in the cluster. Its key is None if its labels do not name a replica."""
-
-    key: SetDomainKey | None
-    name: str
-    uid: str
-    terminating: bool = False
-    created: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class DomainDifference:
     """Which ComputeDomains of a PodCliqueSet to create and to release.
 
@@ -161,54 +150,43 @@ class DomainDifference:
     has the domain of each required key, the lost ones left out.
     """
 
-    present: Mapping[SetDomainKey, ExistingDomain]
+    present: Mapping[SetDomainKey, ComputeDomain]
     create: tuple[SetDomainKey, ...]
-    lost: tuple[ExistingDomain, ...]
-    release: tuple[ExistingDomain, ...]
-
-    @property
-    def complete(self) -> bool:
-        """Return whether every ComputeDomain that the set needs exists."""
-        return not self.create and not self.lost
+    lost: tuple[ComputeDomain, ...]
+    release: tuple[ComputeDomain, ...]
 
 
-def existing(domain: ComputeDomain) -> ExistingDomain:
-    """Return a ComputeDomain reduced to its identity, with the key from its labels."""
-    metadata = domain.metadata
-    replica = replica_index(metadata.label(REPLICA_INDEX))
-    return ExistingDomain(
-        None if replica is None else SetDomainKey(replica, metadata.label(MNNVL_GROUP)),
-        metadata.name,
-        metadata.uid,
-        metadata.terminating,
-        metadata.creation_timestamp,
-    )
+def key_of(domain: ComputeDomain) -> SetDomainKey | None:
+    """Return the key of an existing ComputeDomain by its labels; None if they do not name a replica."""
+    replica = replica_index(domain.metadata.label(REPLICA_INDEX))
+    return None if replica is None else SetDomainKey(replica, domain.metadata.label(MNNVL_GROUP))
 
 
-def difference(required: frozenset[SetDomainKey], domains: Iterable[ExistingDomain]) -> DomainDifference:
+def difference(required: frozenset[SetDomainKey], domains: Iterable[ComputeDomain]) -> DomainDifference:
     """Compare the ComputeDomains that a PodCliqueSet needs with the existing ones.
 
     Of several domains with one key, the oldest that is not terminating is present, and the others are excess: pods
     joined the oldest first. Without one, the oldest is lost, because a new domain may need its name.
     """
-    first: dict[SetDomainKey, ExistingDomain] = {}
-    excess: list[ExistingDomain] = []
+    first: dict[SetDomainKey, ComputeDomain] = {}
+    excess: list[ComputeDomain] = []
     for domain in sorted(domains, key=_precedence):
-        if domain.key is None or domain.key not in required or domain.key in first:
+        key = key_of(domain)
+        if key is None or key not in required or key in first:
             excess.append(domain)
         else:
-            first[domain.key] = domain
+            first[key] = domain
     return DomainDifference(
-        present={key: domain for key, domain in first.items() if not domain.terminating},
+        present={key: domain for key, domain in first.items() if not domain.metadata.terminating},
         create=tuple(sorted(required - first.keys())),
-        lost=tuple(domain for domain in first.values() if domain.terminating),
+        lost=tuple(domain for domain in first.values() if domain.metadata.terminating),
         release=tuple(excess),
     )
 
 
-def _precedence(domain: ExistingDomain) -> tuple[bool, str, str]:
+def _precedence(domain: ComputeDomain) -> tuple[bool, str, str]:
     """Return the order of domains with one key; times of the API server compare as text (RFC 3339, UTC, seconds)."""
-    return domain.terminating, domain.created, domain.uid
+    return domain.metadata.terminating, domain.metadata.creation_timestamp, domain.metadata.uid
 
 
 def domain_name(pod_clique_set: str, replica: int, group: str) -> str:

@@ -28,7 +28,7 @@ from gkm_operator.mnnvl.required import (
     difference,
     domain_name,
     domain_of,
-    existing,
+    key_of,
     membership_of,
     replica_index,
     required_domains,
@@ -52,8 +52,7 @@ class SetDomains:
 
     `joinable` are the domains that are not being deleted, also for replicas that the set does not require any more.
     `leaving` are the domains that are being deleted: they serve until their pods have ended, and come back under their
-    names. `foreign` are the names of domains that another operator wrote, such as Grove before its own feature was
-    switched off. Pods join them, but GKM may never be able to replace such a domain that is being deleted.
+    names.
     """
 
     pod_clique_set: PodCliqueSet
@@ -61,7 +60,6 @@ class SetDomains:
     difference: DomainDifference
     joinable: Mapping[SetDomainKey, JoinableDomain]
     leaving: Mapping[SetDomainKey, JoinableDomain]
-    foreign: frozenset[str]
 
 
 class SetDomainsReader:
@@ -120,22 +118,20 @@ class SetDomainsReader:
             return None
         if self._view.cluster.grove_manages_domains is None:
             raise ViewUnavailable("the ConfigMap gkm-domains is not read yet")
-        owned = {domain.metadata.name: domain for domain in self._view.cluster.domains_of(owner)}
         required = required_domains(owner, self._gpus, classes)
-        compared = difference(required, map(existing, owned.values()))
+        compared = difference(required, self._view.cluster.domains_of(owner))
         joinable, leaving = (
             {
-                domain.key: JoinableDomain(domain.name, owned[domain.name].template or domain.name)
+                key: JoinableDomain(domain.metadata.name, domain.template or domain.metadata.name)
                 for domain in domains
-                if domain.key is not None and domain.terminating == terminating
+                if (key := key_of(domain)) is not None and domain.metadata.terminating == terminating
             }
             for domains, terminating in (
                 ((*compared.release, *compared.present.values()), False),
                 (compared.lost, True),
             )
         )
-        foreign = frozenset(name for name, domain in owned.items() if not domain.written_by_gkm)
-        return SetDomains(owner, required, compared, joinable, leaving, foreign)
+        return SetDomains(owner, required, compared, joinable, leaving)
 
 
 class CliqueReview:
@@ -233,7 +229,9 @@ def _refusal(found: SetDomains, key: SetDomainKey | None = None) -> ReviewRespon
     """Return the refusal of an object until all domains exist; `key` is its own one."""
     name = found.pod_clique_set.metadata.name
     missing = [domain_name(name, key.replica, key.group) for key in found.difference.create]
-    lost = [domain.name for domain in found.difference.lost if domain.key == key or domain.name not in found.foreign]
+    # GKM may never be able to replace a domain of another operator that is being deleted: only its own pods wait.
+    due = (domain for domain in found.difference.lost if domain.written_by_gkm or key_of(domain) == key)
+    lost = [domain.metadata.name for domain in due]
     if not missing and not lost:
         return None
     causes = [

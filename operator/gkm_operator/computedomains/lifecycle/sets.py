@@ -25,7 +25,7 @@ from gkm_operator.computedomains.presence import Presence
 from gkm_operator.computedomains.watcher import OVERDUE_SECONDS, DomainWatcher
 from gkm_operator.mnnvl import dialect
 from gkm_operator.mnnvl.gpu_requests import GPURequests
-from gkm_operator.mnnvl.required import SetDomainKey, difference, existing, limit_problem, required_domains
+from gkm_operator.mnnvl.required import SetDomainKey, difference, key_of, limit_problem, required_domains
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +82,11 @@ def plan_set(
     held = {key: domain for key, domain in abandoned.items() if is_released(domain)}
     controlled = [domain for domain in domains if _controlled_by(domain, uid)]
     own = {domain.metadata.uid: domain for domain in controlled if domain.metadata.uid not in held}
-    found = difference(required.certainly, map(existing, own.values()))
+    found = difference(required.certainly, own.values())
     undecided = required.possibly - required.certainly
-    excess = [own[domain.uid] for domain in found.release if domain.key not in undecided]
+    excess = [domain for domain in found.release if key_of(domain) not in undecided]
     former = [domain for domain in domains if domain.metadata.uid not in own]
-    lost = [own[domain.uid] for domain in found.lost]
-    dead = [domain for domain in lost if domain.metadata.uid in abandoned or not serves(domain)]
+    dead = [domain for domain in found.lost if domain.metadata.uid in abandoned or not serves(domain)]
     return SetPlan(
         pod_clique_set,
         () if pod_clique_set is None else tuple(of_set(pod_clique_set, key) for key in found.create),
@@ -95,8 +94,8 @@ def plan_set(
         tuple(domain for domain in (*excess, *former) if _may_release(domain)),
         tuple(domain for domain in own.values() if not domain.written_by_gkm),
         required.unseen if undecided else frozenset(),
-        tuple(domain for domain in held.values() if existing(domain).key in required.certainly),
-        any(domain.in_use for domain in lost),
+        tuple(domain for domain in held.values() if key_of(domain) in required.certainly),
+        any(domain.in_use for domain in found.lost),
     )
 
 

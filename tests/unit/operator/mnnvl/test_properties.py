@@ -7,7 +7,7 @@ import pytest
 from gkm.api.mnnvl_metadata import AUTO_MNNVL, MNNVL_GROUP
 from gkm_operator.mnnvl import dialect, required
 from gkm_operator.mnnvl.injection import inject
-from gkm_operator.mnnvl.required import difference, domain_of, existing, required_domains
+from gkm_operator.mnnvl.required import difference, domain_of, key_of, required_domains
 from hypothesis import given
 from hypothesis import strategies as st
 from support.grove.json_patch import patched
@@ -213,6 +213,6 @@ def test_what_is_created_and_released_makes_what_is_required(fields: Json, befor
     cliques = fields.pop("cliques")
     has = required_domains(a_set(*cliques, **fields, replicas=before), GPUS)
     wants = required_domains(a_set(*cliques, **fields, replicas=after), GPUS)
-    found = difference(wants, [existing(a_compute_domain(str(key), str(key.replica), key.group)) for key in has])
-    assert has - {domain.key for domain in found.release} | set(found.create) == wants
+    found = difference(wants, [a_compute_domain(str(key), str(key.replica), key.group) for key in has])
+    assert has - {key_of(domain) for domain in found.release} | set(found.create) == wants
     assert not found.lost

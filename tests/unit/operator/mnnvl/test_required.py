@@ -1,15 +1,15 @@
 """The ComputeDomains that a PodCliqueSet requires, and how they differ from those that exist."""
 
 import pytest
+from gkm.api.computedomains import ComputeDomain
 from gkm.api.mnnvl_metadata import AUTO_MNNVL, MNNVL_GROUP, PART_OF, REPLICA_INDEX, SCALING_GROUP, SCALING_GROUP_INDEX
 from gkm_operator.mnnvl.required import (
     MAX_DOMAINS,
     DomainDifference,
-    ExistingDomain,
     SetDomainKey,
     difference,
     domain_of,
-    existing,
+    key_of,
     limit_problem,
     required_domains,
     required_groups,
@@ -130,13 +130,12 @@ def test_a_set_as_large_as_the_api_server_accepts_is_read_in_linear_time() -> No
     assert len(required_domains(given, GPUS)) == MAX_DOMAINS // 1024 * 1024
 
 
-def domain(
-    name: str, created: str = EARLY, *, terminating: bool = False, key: SetDomainKey | None = KEY
-) -> ExistingDomain:
-    return ExistingDomain(key, name, f"uid-{name}", terminating, created)
+def domain(name: str, created: str = EARLY, *, terminating: bool = False, key: SetDomainKey = KEY) -> ComputeDomain:
+    times = {"creationTimestamp": created} | ({"deletionTimestamp": LATE} if terminating else {})
+    return a_compute_domain(name, str(key.replica), key.group, uid=f"uid-{name}", **times)
 
 
-def between(*domains: ExistingDomain) -> DomainDifference:
+def between(*domains: ComputeDomain) -> DomainDifference:
     """The difference, whatever order the domains have."""
     found = difference(frozenset({KEY}), domains)
     assert difference(frozenset({KEY}), reversed(domains)) == found
@@ -144,23 +143,20 @@ def between(*domains: ExistingDomain) -> DomainDifference:
 
 
 def test_a_domain_has_the_key_that_its_labels_state() -> None:
-    made = existing(a_compute_domain("x", "7", "workers", uid="u", creationTimestamp=EARLY))
-    assert made == ExistingDomain(SetDomainKey(7, "workers"), "x", "u", terminating=False, created=EARLY)
-    assert existing(a_compute_domain("x", "7")).key == SetDomainKey(7, "")
-    assert existing(a_compute_domain("x", deletionTimestamp=LATE)).terminating
+    assert key_of(a_compute_domain("x", "7", "workers")) == SetDomainKey(7, "workers")
+    assert key_of(a_compute_domain("x", "7")) == SetDomainKey(7, "")
 
 
 @table("label", [(repr(label), label) for label in ("", "abc", "-1", "01", "1.0", " 1", "1" * 11)])
 def test_a_domain_without_a_replica_is_excess(label: str) -> None:
-    found = between(existing(a_compute_domain("odd", label)))
-    assert ([odd.name for odd in found.release], found.create) == (["odd"], (KEY,))
+    found = between(a_compute_domain("odd", label))
+    assert ([odd.metadata.name for odd in found.release], found.create) == (["odd"], (KEY,))
 
 
 def test_a_lost_domain_is_neither_created_again_nor_released() -> None:
     lost = domain("x", terminating=True)
     found = between(lost)
     assert (found.lost, found.create, found.release, found.present) == ((lost,), (), (), {})
-    assert not found.complete
 
 
 def test_an_excess_domain_that_is_terminating_is_released() -> None:
@@ -172,7 +168,7 @@ def test_an_excess_domain_that_is_terminating_is_released() -> None:
 def test_the_younger_of_two_domains_is_excess() -> None:
     old, young = domain("z", EARLY), domain("a", LATE)
     found = between(old, young)
-    assert (found.present, found.release, found.complete) == ({KEY: old}, (young,), True)
+    assert (found.present, found.release, found.create, found.lost) == ({KEY: old}, (young,), (), ())
 
 
 def test_of_two_domains_of_one_second_one_is_excess() -> None:
@@ -183,7 +179,7 @@ def test_of_two_domains_of_one_second_one_is_excess() -> None:
 def test_a_terminating_domain_is_excess_beside_a_living_one() -> None:
     gone, living = domain("x", EARLY, terminating=True), domain("y", LATE)
     found = between(gone, living)
-    assert (found.present, found.lost, found.release, found.complete) == ({KEY: living}, (), (gone,), True)
+    assert (found.present, found.lost, found.release, found.create) == ({KEY: living}, (), (gone,), ())
 
 
 def test_of_two_terminating_domains_one_is_lost() -> None:

@@ -18,7 +18,7 @@ from gkm.api.pod_specs import PodSpec
 from gkm_operator.mnnvl import dialect, required
 from gkm_operator.mnnvl.gpu_requests import GPURequests
 from gkm_operator.mnnvl.injection import inject
-from gkm_operator.mnnvl.required import difference, domain_of, existing, required_domains
+from gkm_operator.mnnvl.required import difference, domain_of, required_domains
 from support.grove.json_patch import patched
 from support.grove.objects import GPU, Json, clique, container
 from support.grove.tables import refused, table
@@ -219,8 +219,8 @@ def test_p1_f_index_of_a_label(part_of: str, label: str, replica: int | None) ->
 )
 def test_p1_g_excess(desired: int, replicas: Iterable[str], released: Iterable[str]) -> None:
     required = required_domains(a_set(replicas=desired, annotations=auto("enabled")), GPUS)
-    found = difference(required, [existing(a_compute_domain(f"pcs-{each}", each)) for each in replicas])
-    assert sorted(domain.name for domain in found.release) == [f"pcs-{each}" for each in released]
+    found = difference(required, [a_compute_domain(f"pcs-{each}", each) for each in replicas])
+    assert sorted(domain.metadata.name for domain in found.release) == [f"pcs-{each}" for each in released]
 
 
 ONE = {"containers": [container("gpu-container", 8)]}
