@@ -96,21 +96,17 @@ class CountedAdapters(CountedSwitches, frozen=True, kw_only=True):
     adapters: Globs = _everything()
 
 
-class CountedInterfaces(CountedSwitches, frozen=True, kw_only=True):
-    """Globs for names of network interfaces whose cables are used."""
-
-    interfaces: Globs = _everything()
-
-
 class InfinibandConfig(CountedAdapters, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The `config` of the provider `infiniband`: globs for adapters and switches whose cables are used."""
 
 
-class LldpConfig(CountedInterfaces, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class LldpConfig(CountedSwitches, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The `config` of the provider `lldp`: globs for interfaces and switches whose cables are used."""
 
+    interfaces: Globs = _everything()
 
-_CONFIGS: dict[str, type[NoConfig | CountedAdapters | CountedInterfaces]] = {
+
+_CONFIGS: dict[str, type[NoConfig | CountedAdapters | LldpConfig]] = {
     "labels": NoConfig,
     "infiniband": InfinibandConfig,
     "ufm": CountedAdapters,
@@ -229,7 +225,7 @@ class Topology(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
         found = (provider.config for provider in self.providers if provider.name == name)
         config = convert(next(found, {}), _CONFIGS[name])
         adapters = config.adapters if isinstance(config, CountedAdapters) else []
-        interfaces = config.interfaces if isinstance(config, CountedInterfaces) else []
+        interfaces = config.interfaces if isinstance(config, LldpConfig) else []
         return [*adapters, *interfaces], config.switches if isinstance(config, CountedSwitches) else []
 
 
