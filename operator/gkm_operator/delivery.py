@@ -10,19 +10,9 @@ from gkm.api.caches import Delivery
 from gkm.api.installation import DRIVER
 from gkm.kube.api import Api, ListSelector
 from gkm.kube.reflector import Reflector
-from gkm.kube.resources import Resource
-from msgspec import Struct
+from gkm.kube.resources import CSI_DRIVERS, NamedObject
 
-
-class _Metadata(Struct, frozen=True, gc=False):
-    name: str
-
-
-class _Driver(Struct, frozen=True, gc=False):
-    metadata: _Metadata
-
-
-_DRIVERS: Resource[_Driver] = Resource("storage.k8s.io/v1", "CSIDriver", "csidrivers", namespaced=False, type=_Driver)
+_DRIVERS = CSI_DRIVERS.of(NamedObject)
 
 
 class ObservedDelivery:
@@ -44,11 +34,11 @@ class ObservedDelivery:
             return None
         return "csi" if self._drivers.get(DRIVER) is not None else "image"
 
-    def watches(self) -> Iterator[Reflector[_Driver]]:
+    def watches(self) -> Iterator[Reflector[NamedObject]]:
         """Yield the watch of CSIDrivers if the configured delivery is auto."""
         if self._configured == "auto":
             yield self._drivers
 
-    def _seen(self, old: _Driver | None, new: _Driver | None) -> None:
+    def _seen(self, old: NamedObject | None, new: NamedObject | None) -> None:
         if (old is None) != (new is None):
             self._changed()

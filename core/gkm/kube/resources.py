@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
+from msgspec import Struct
+
 from gkm.api import computedomains, grove, hypernodes, imex, kernel_caches, resource_claims
 from gkm.api.caches import ClusterGKMCache, GKMCache
 from gkm.api.cluster_roles import ClusterRole
@@ -66,6 +68,18 @@ class Resource(Generic[T]):
                 raise ApiError(_NOT_FOUND, "NotFound", f"no {self.kind} can have {part!r} in its path")
         root = "apis" if len(version) > 1 else "api"
         return "/".join(["", root, *(quote(part, safe="", errors="surrogatepass") for part in (*version, *parts))])
+
+
+class ObjectName(Struct, frozen=True, gc=False):
+    """The metadata of an object, reduced to its name."""
+
+    name: str
+
+
+class NamedObject(Struct, frozen=True, gc=False):
+    """An object of which only the existence counts."""
+
+    metadata: ObjectName
 
 
 GKMCACHES = Resource(API_VERSION, "GKMCache", "gkmcaches", namespaced=True, type=GKMCache)

@@ -8,13 +8,13 @@ from gkm.kube.api import Api
 from gkm.kube.index import Index
 from gkm.kube.informers import Informers
 from gkm.kube.reflector import Reflector
+from gkm.kube.resources import NamedObject
 from gkm.kube.secrets import DEFAULT_NAMESPACE
 from gkm.topology.nodes import Node
 
 from gkm_operator.caches.node_reports import CLUSTER_REPORTS, REPORTS, NodeObject, NodeReport, reports_of
 from gkm_operator.caches.totals import (
     AGENT_SETS,
-    AgentDaemonSet,
     CacheKey,
     CacheSummary,
     CacheTotals,
@@ -194,7 +194,7 @@ class NodeWatcher:
     def _agent_changed(self, old: WatchedPod | None, new: WatchedPod | None) -> None:
         self._enqueue(self.fleet.agent(old, new))
 
-    def _agent_set_changed(self, old: AgentDaemonSet | None, new: AgentDaemonSet | None) -> None:
+    def _agent_set_changed(self, old: NamedObject | None, new: NamedObject | None) -> None:
         # Its status changes with every agent: only its existence affects the nodes.
         if (old is None) != (new is None):
             self._enqueue(self.fleet.agents_deployed(deployed=new is not None))

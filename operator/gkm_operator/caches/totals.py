@@ -16,8 +16,7 @@ from gkm.api.mnnvl_metadata import OBJECT_NAME
 from gkm.hoststate.names import CacheRef
 from gkm.kube.api import ListSelector
 from gkm.kube.index import Index
-from gkm.kube.resources import Resource
-from msgspec import Struct
+from gkm.kube.resources import DAEMON_SETS, NamedObject
 
 from gkm_operator.caches.node_reports import NodeReport
 from gkm_operator.pods import WatchedPod
@@ -32,19 +31,8 @@ class Liveness(Enum):
     AGENT_NOT_READY = "its agent is not ready"
 
 
-class NodeMeta(Struct, frozen=True, gc=False):
-    """The metadata of a DaemonSet, reduced to its name."""
-
-    name: str
-
-
-class AgentDaemonSet(Struct, frozen=True, gc=False):
-    """The agents' DaemonSet; its existence means that agents run as its Pods."""
-
-    metadata: NodeMeta
-
-
-AGENT_SETS = Resource("apps/v1", "DaemonSet", "daemonsets", namespaced=True, type=AgentDaemonSet)
+AGENT_SETS = DAEMON_SETS.of(NamedObject)
+"""The agents' DaemonSet; its existence means that agents run as its Pods."""
 
 
 def agents(namespace: str) -> ListSelector:
