@@ -187,12 +187,11 @@ class WorkQueue(Generic[K]):
         result = "again"
         try:
             after = self._handle(key)
-        except Retry as error:
-            retry_after = error.retry_after
-            _LOG.info("reconcile retry scheduled", extra=fields(queue=self.name, key=str(key), why=str(error)))
-        except ApiError as error:
-            retry_after, refused = error.retry_after, error.retry_after > 0
-            _LOG.warning("reconcile retry scheduled", extra=fields(queue=self.name, key=str(key), why=str(error)))
+        except (Retry, ApiError) as error:
+            retry_after, refused = error.retry_after, isinstance(error, ApiError) and error.retry_after > 0
+            # A conflict is normal: the watch delivers the newer object, if it has not yet.
+            level = logging.INFO if isinstance(error, Retry) or error.conflict else logging.WARNING
+            _LOG.log(level, "reconcile retry scheduled", extra=fields(queue=self.name, key=str(key), why=str(error)))
         except Exception:  # noqa: BLE001 -- a handler must not end the worker
             _LOG.exception("reconcile failed, retry scheduled", extra=fields(queue=self.name, key=str(key)))
             result = "failed"

@@ -24,7 +24,7 @@ from gkm.kube.index import Index
 from gkm.kube.informers import Informers
 from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES, WATCHED_CACHES, WATCHED_CLUSTER_CACHES, Resource
 from gkm.kube.secrets import DEFAULT_NAMESPACE
-from gkm.kube.workqueue import Retry, WorkQueue
+from gkm.kube.workqueue import WorkQueue
 
 from gkm_operator import metrics
 from gkm_operator.caches import rollout, status
@@ -187,8 +187,7 @@ class CachesController(Controller):
         Return the seconds until the next run, None if none is needed.
 
         Raises:
-            Retry: the object has changed since it was read.
-            ApiError: the API server refused the write.
+            ApiError: the API server refused the write, or the object has changed since it was read.
         """
         cache = self._get(key)
         if cache is None:
@@ -217,11 +216,9 @@ class CachesController(Controller):
         except ApiError as error:
             if error.not_found:
                 return None
-            if error.conflict:
-                # Computed from an older object: the watch delivers the newer one, if it has not yet.
-                raise Retry(str(error)) from error
-            # The write may have succeeded: the response was lost, or etcd was slow. The object will show it.
-            self._unreported.setdefault(key, now)
+            if not error.conflict:
+                # The write may have succeeded: the response was lost, or etcd was slow. The object will show it.
+                self._unreported.setdefault(key, now)
             raise
         self._unreported.pop(key, None)
         self._status_interval.wrote(key)

@@ -10,7 +10,6 @@ from gkm.kube.api import Api, ListSelector
 from gkm.kube.errors import ApiError
 from gkm.kube.events import EventBody, Recorder, Regarding
 from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES, Resource
-from gkm.kube.workqueue import Retry
 
 from gkm_operator import metrics
 from gkm_operator.caches.node_reports import NodeObject
@@ -54,14 +53,11 @@ class CaptureWriter:
 
         Raises:
             GKMError: the API server refuses the object.
-            Retry: an object of this name exists, which the watch has not shown yet.
-            ApiError: the API server does not answer.
+            ApiError: an object of this name exists that the watch has not shown yet, or the API server does not answer.
         """
         try:
             self._api.create(_resource(cluster=cluster), cache_object(announced, generation, cluster=cluster))
         except ApiError as error:
-            if error.conflict:
-                raise Retry(f"{announced.name} was created meanwhile") from error
             if error.status in (_FORBIDDEN, _INVALID):
                 raise GKMError(Reason.NOT_ALLOWED, f"the API server refuses the cache: {error.message}") from error
             raise

@@ -87,8 +87,8 @@ class KServeController(Controller):
         """Create or update the GKMCache of a KernelCache, and write the KernelCache's status.
 
         Raises:
-            Retry: an object has changed since it was read, or the API server refuses a write.
-            ApiError: the API server does not answer.
+            Retry: the API server refuses a write.
+            ApiError: an object has changed since it was read, or the API server does not answer.
         """
         found = self._api.find(KERNEL_CACHES, key[1], key[0])
         if found is None or found.metadata.deletion_timestamp:
@@ -112,8 +112,6 @@ class KServeController(Controller):
         try:
             return self._created(found, group) if cache is None else self._followed(cache, found, group)
         except ApiError as error:
-            if error.conflict:
-                raise Retry(f"GKMCache {namespace}/{name} changed meanwhile") from error
             if error.status not in _REFUSED:
                 raise
             hint = f"; {install(Feature.KSERVE)}" if "cannot patch resource" in error.message else ""

@@ -11,7 +11,7 @@ from gkm.hoststate.pacing import Backoff
 from gkm.kube.api import Api
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import GROUPTEMPLATES, POOLS, Json, Resource
-from gkm.kube.workqueue import Retry, WorkQueue
+from gkm.kube.workqueue import WorkQueue
 from gkm.templates.planning import merged_objects
 from gkm.templates.pools import PoolTemplate
 from gkm.templates.values import TemplateInvalid
@@ -53,7 +53,7 @@ class PoolReconciler:
         """Write the status of a Pool or a GroupTemplate if it differs.
 
         Raises:
-            ApiError, Retry: the status was not written.
+            ApiError: the status was not written.
         """
         if key.kind == POOLS.kind:
             pool = self._watcher.pools.get(key.name)
@@ -80,8 +80,6 @@ class PoolReconciler:
                 resource, body | {"status": to_builtins(status)}, field_manager=FIELD_MANAGER, subresource="status"
             )
         except ApiError as error:
-            if error.conflict:
-                raise Retry(f"the {resource.kind} has changed meanwhile") from error
             if not error.not_found:
                 raise
 

@@ -177,11 +177,10 @@ class GroupReconciler:
             else:
                 written = self._writer.write_status(group, step.status)
         except ApiError as error:
-            if not error.conflict and not error.not_found:
+            if error.conflict or error.not_found:
+                self._watcher.forget((group.metadata.namespace, group.metadata.name))
+            if not error.not_found:
                 raise
-            self._watcher.forget((group.metadata.namespace, group.metadata.name))
-            if error.conflict:
-                raise Retry("the TaskGroup has changed meanwhile") from error
             return None
         self._watcher.wrote(written)
         self._emit(written, group.status)

@@ -1,5 +1,6 @@
 """One worker at a time handles a key, and no key is lost while it needs work."""
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -94,6 +95,22 @@ def test_a_failed_key_is_retried_until_it_succeeds() -> None:
         until(lambda: len(tries) == 4, "it succeeded")
         until(lambda: work.idle, "it is done")
         assert work._failures == {}
+
+
+def test_an_object_that_has_changed_meanwhile_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    errors = [ApiError(409, "Conflict", "changed"), Retry("not yet"), ApiError(500, "", "away")]
+
+    def handle(_key: str) -> None:
+        if errors:
+            raise errors.pop(0)
+
+    with queue(handle, workers=1) as work:
+        work.start()
+        work.add("a")
+        until(lambda: not errors and work.idle, "it succeeded")
+    tries = [record.levelname for record in caplog.records if record.getMessage() == "reconcile retry scheduled"]
+    assert tries == ["INFO", "INFO", "WARNING"]
 
 
 def test_pauses_grow_with_failures_and_obey_the_server() -> None:
