@@ -3,7 +3,7 @@
 The health, its reason and its time are the agent's (gkm_agent.fabric.objects.healthy): here is no second rule about it.
 A node without an NVLink fabric has no condition, because programs that repair nodes take Unknown for a fault. A node
 counts in the domain that its agent reported last, also when a fault took the domain of the node. A node that is not
-known keeps its taint: it gets none, and loses none. Pure, but for the index, which is thread-safe.
+known keeps its taint: it gets none, and loses none. Pure.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +12,6 @@ from typing import Annotated
 from gkm.api.grammar import agree, count_of
 from gkm.api.meta import FALSE, TRUE, UNKNOWN
 from gkm.api.node_names import fold_sorted
-from gkm.kube.index import Index
 from gkm.kube.resources import Json
 from gkm.topology.nodes import FABRIC_HEALTHY, READY, Node, NodeCondition, Taint
 from msgspec import Meta, Struct, structs
@@ -97,24 +96,6 @@ def domain_condition(states: Mapping[str, NodeCondition]) -> NodeCondition | Non
             text = f"{len(found)} of {count_of(len(states), 'node')} {agree(len(found), 'is', 'are')} {word}{names}"
             return NodeCondition(FABRIC_HEALTHY, status, reason, text[:MAX_MESSAGE], since)
     return None
-
-
-class DomainIndex:
-    """Indexes nodes by NVLink domain, from changes of NodeFabrics. Thread-safe."""
-
-    def __init__(self) -> None:
-        self._fabrics: Index[str, ReportedFabric] = Index(
-            lambda fabric: (fabric.domain,) if fabric.domain else (), lambda fabric: fabric.name
-        )
-
-    def change(self, old: ReportedFabric | None, new: ReportedFabric | None) -> set[str]:
-        """Apply a change of a NodeFabric; return the domains whose condition may have changed."""
-        self._fabrics.change(old, new)
-        return {found.domain for found in (old, new) if found is not None and found.domain}
-
-    def nodes(self, domain: str) -> frozenset[str]:
-        """Return the names of the nodes in an NVLink domain."""
-        return frozenset(fabric.name for fabric in self._fabrics.get(domain))
 
 
 TAINT = "gkm.io/nvlink-fabric-unhealthy"

@@ -20,6 +20,7 @@ from gkm.hoststate.pacing import Backoff, TokenBucket
 from gkm.kube.api import Api, Object
 from gkm.kube.controller import Controller, StartedWatch
 from gkm.kube.errors import ApiError
+from gkm.kube.index import Index
 from gkm.kube.informers import Informers
 from gkm.kube.reflector import Reflector
 from gkm.kube.resources import HYPERNODES, Resource
@@ -30,7 +31,6 @@ from gkm.topology.trees.names import hypernode_name
 
 from gkm_operator import metrics
 from gkm_operator.fabric.conditions import (
-    DomainIndex,
     ReportedFabric,
     domain_condition,
     effects_of,
@@ -72,7 +72,7 @@ class FabricController(Controller):
         self._has_domains = topology.hyper_nodes.enabled and CLIQUE_LEVEL in self._levels
         self._nodes = informers.of(NODES)
         self._fabrics = Reflector(api, FABRICS, self._fabric_changed)
-        self._domains = DomainIndex()
+        self._domains: Index[str, ReportedFabric] = Index(lambda fabric: (fabric.domain,), lambda fabric: fabric.name)
         self._bucket = TokenBucket(WRITES_BURST, WRITE_SECONDS)
         self.queue: WorkQueue[str] = WorkQueue(
             NAME, self.reconcile, workers=WORKERS, backoff=BACKOFF, observe=metrics.reconcile_recorder(NAME)
@@ -124,17 +124,18 @@ class FabricController(Controller):
             self._api.merge(WHOLE_NODES, node.name, {"metadata": metadata, "spec": {"taints": taints}})
 
     def _reconcile_domain(self, domain: str) -> float | None:
-        states = {name: state for name in self._domains.nodes(domain) if (state := self._state(name)) is not None}
+        states = {
+            node.name: state
+            for fabric in self._domains.get(domain)
+            if (node := self._nodes.get(fabric.name)) is not None
+            and (state := wanted_condition(node, fabric)) is not None
+        }
         wanted = domain_condition(states)
         if wanted is None:
             return None
         name = hypernode_name(CLIQUE_LEVEL, domain, domain, self._levels, hashed=self._hashed)
         self._apply(HYPERNODES, _applied(HYPERNODES.api_version, HYPERNODES.kind, name, wanted))
         return DOMAIN_SECONDS
-
-    def _state(self, name: str) -> NodeCondition | None:
-        node = self._nodes.get(name)
-        return None if node is None else wanted_condition(node, self._fabrics.get(name))
 
     def _apply(self, resource: Resource[T], value: Object) -> None:
         """Apply a status, if its object is there and the same."""
@@ -152,19 +153,17 @@ class FabricController(Controller):
         found = new or old
         if found is not None and (old is None or new is None or _read(old) != _read(new)):
             self.queue.add(found.name)
-            fabric = self._fabrics.get(found.name)
-            self._add_domains({fabric.domain} if fabric is not None and fabric.domain else set())
+            self._add_domain(self._fabrics.get(found.name))
 
     def _fabric_changed(self, old: ReportedFabric | None, new: ReportedFabric | None) -> None:
-        found = new or old
-        if found is not None:
-            self.queue.add(found.name)
-            self._add_domains(self._domains.change(old, new))
+        self._domains.change(old, new)
+        for fabric in filter(None, (old, new)):
+            self.queue.add(fabric.name)
+            self._add_domain(fabric)
 
-    def _add_domains(self, domains: set[str]) -> None:
-        if self._has_domains:
-            for domain in domains:
-                self.queue.add(_DOMAIN + domain, CALM_SECONDS)
+    def _add_domain(self, fabric: ReportedFabric | None) -> None:
+        if self._has_domains and fabric is not None and fabric.domain:
+            self.queue.add(_DOMAIN + fabric.domain, CALM_SECONDS)
 
 
 def _read(node: Node) -> tuple[object, ...]:

@@ -4,12 +4,16 @@ import json
 from typing import Any
 
 import pytest
+from gkm.api.fabric_settings import Fabric
 from gkm.api.fabrics import NodeFabricStatus
+from gkm.api.topology_settings import HyperNodes, Topology
 from gkm.kube import decoding
+from gkm.kube.informers import Informers
 from gkm.topology.nodes import FABRIC_HEALTHY, NodeCondition
 from gkm_agent.fabric.objects import last_domain
-from gkm_operator.fabric.conditions import DomainIndex, ReportedFabric, domain_condition
-from gkm_operator.fabric.controller import FABRICS
+from gkm_operator.fabric.conditions import ReportedFabric, domain_condition
+from gkm_operator.fabric.controller import FABRICS, FabricController
+from support.kube.fake_api import FakeApi
 
 RACK, OTHER = "aaaaaaaa-0000-0000-0000-000000000001.1", "aaaaaaaa-0000-0000-0000-000000000002.1"
 
@@ -54,17 +58,30 @@ def fabric(node: str, **status: str) -> ReportedFabric:
 
 
 def test_a_node_whose_fault_took_its_domain_stays_in_it_and_one_that_moved_does_not() -> None:
-    index = DomainIndex()
+    api = FakeApi()
+    topology = Topology(hyper_nodes=HyperNodes(enabled=True))
+    controller = FabricController(api, Fabric(node_conditions=True), topology, informers=Informers(api))
+
+    def changed(old: ReportedFabric | None, new: ReportedFabric | None) -> set[str]:
+        controller._fabric_changed(old, new)
+        domains = {key.removeprefix("domain/") for key in controller.queue._due if "/" in key}
+        for key in list(controller.queue._due):
+            controller.queue.forget(key)
+        return domains
+
+    def nodes(domain: str) -> set[str]:
+        return {each.name for each in controller._domains.get(domain)}
+
     for node in ("n1", "n2", "n3"):
-        assert index.change(None, fabric(node, domain=RACK)) == {RACK}
-    assert index.change(fabric("n1", domain=RACK), fabric("n1", lastDomain=RACK)) == {RACK}
-    assert index.nodes(RACK) == {"n1", "n2", "n3"}
-    assert index.change(fabric("n2", domain=RACK), fabric("n2", domain=OTHER)) == {RACK, OTHER}
-    assert index.nodes(RACK) == {"n1", "n3"}
-    assert index.nodes(OTHER) == {"n2"}
-    assert index.change(fabric("n3", domain=RACK), None) == {RACK}
-    assert index.change(fabric("n1", lastDomain=RACK), fabric("n1")) == {RACK}
-    assert index.nodes(RACK) == frozenset()
+        assert changed(None, fabric(node, domain=RACK)) == {RACK}
+    assert changed(fabric("n1", domain=RACK), fabric("n1", lastDomain=RACK)) == {RACK}
+    assert nodes(RACK) == {"n1", "n2", "n3"}
+    assert changed(fabric("n2", domain=RACK), fabric("n2", domain=OTHER)) == {RACK, OTHER}
+    assert nodes(RACK) == {"n1", "n3"}
+    assert nodes(OTHER) == {"n2"}
+    assert changed(fabric("n3", domain=RACK), None) == {RACK}
+    assert changed(fabric("n1", lastDomain=RACK), fabric("n1")) == {RACK}
+    assert nodes(RACK) == set()
 
 
 def test_the_agent_remembers_the_domain_of_a_node_only_while_a_fault_has_it() -> None:
