@@ -10,10 +10,10 @@ later. Pure.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import islice
 from typing import Any
 
 from gkm.api.crds import LABELS
+from gkm.api.grammar import listed
 
 MIGRATION = "docs/how-to/migrate-from-upstream.md"
 SHOWN = 4
@@ -65,7 +65,7 @@ class Comparison:
     def difference(self) -> str:
         """Return the differences as the end of a sentence, in one line; "" if there are none."""
         fields = (("lacks", self.lacking), ("has", tuple(path for path in self.added if path not in self.lacking)))
-        return self.other or " and ".join(f"{verb} {_some(paths)}" for verb, paths in fields if paths)
+        return self.other or " and ".join(f"{verb} {listed(paths, SHOWN)}" for verb, paths in fields if paths)
 
 
 def compare(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Comparison:
@@ -130,11 +130,6 @@ def _lacking_values(ours: object, theirs: object) -> list[str]:
 
 def _names(value: object) -> set[str]:
     return {name for name in value if isinstance(name, str)} if isinstance(value, list) else set()
-
-
-def _some(paths: tuple[str, ...]) -> str:
-    more = f" and {len(paths) - SHOWN} more" if len(paths) > SHOWN else ""
-    return f"{', '.join(islice(paths, SHOWN))}{more}"
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct, field
 
+from gkm.api.grammar import listed
 from gkm.api.installation import DRIVER
 from gkm.api.runs import GATE
 from gkm.kube.api import Api, Key, ListSelector
@@ -91,8 +92,7 @@ def explanation(users: Sequence[Key], gated: Sequence[Key]) -> str:
 
 
 def _names(pods: Sequence[Key]) -> str:
-    more = f" and {len(pods) - SHOWN} more" if len(pods) > SHOWN else ""
-    return f"{', '.join(map('/'.join, pods[:SHOWN]))}{more}"
+    return listed(["/".join(pod) for pod in pods], SHOWN)
 
 
 def _is_user(pod: _Pod) -> bool:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gkm.api.grammar import agree, count_of
+from gkm.api.grammar import agree, count_of, listed
 from gkm.packing.area_rules import rule_text
 from gkm.packing.domains.capacity import capacity
 from gkm.packing.inventory import Inventory
@@ -393,9 +393,7 @@ def _spares(spares: int, request: Request) -> str:
 
 def _free(busy: Mapping[str, int], *, fewest: bool) -> str:
     count, gpus = len(busy), sum(busy.values())
-    named = ", ".join(_short(name) for name in list(busy)[:MAX_NAMED])
-    if count > MAX_NAMED:
-        named += f" and {count - MAX_NAMED} more"
+    named = listed([_short(name) for name in busy], MAX_NAMED)
     in_use = f"{count_of(gpus, 'GPU')} {agree(gpus, 'is', 'are')} in use there"
     how = "the fewest that do" if fewest else "these would do, and fewer may"
     # One is the fewest there can be.

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 from gkm.api.caches import HELD_BACK, Cache, CacheStatus, Delivery, kind_of
 from gkm.api.errors import Reason
-from gkm.api.grammar import agree, count_of
+from gkm.api.grammar import agree, count_of, listed
 from gkm.api.meta import API_VERSION, FALSE, TRUE, UNKNOWN, Condition, with_condition
 from gkm.api.rollouts import RolloutStatus
 from gkm.hoststate.escaping import escape
@@ -96,10 +96,8 @@ def _expected_nodes(selector: Mapping[str, str]) -> str:
     """Return a description of the nodes that would report a cache, for comparison with the nodes of the cluster."""
     if not selector:
         return "every node with a GPU and a running agent would"
-    shown = [ascii(f"{key}={value}"[:_MAX_TEXT])[1:-1] for key, value in sorted(selector.items())[:_MAX_LABELS]]
-    more = len(selector) - len(shown)
-    labels = f"{', '.join(shown)}{f' and {more} more' if more else ''}"
-    return f"every node with a running agent and the labels of nodeSelector ({labels}) would"
+    labels = [ascii(f"{key}={value}"[:_MAX_TEXT])[1:-1] for key, value in sorted(selector.items())]
+    return f"every node with a running agent and the labels of nodeSelector ({listed(labels, _MAX_LABELS)}) would"
 
 
 def _fits_no_node(summary: CacheSummary) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from time import monotonic
 
-from gkm.api.grammar import agree, count_of
+from gkm.api.grammar import agree, count_of, listed
 from gkm.api.plans import PlanMetrics
 from gkm.packing.area_rules import by_slots, used_slots
 from gkm.packing.domains.capacity import Capacity, capacity
@@ -266,9 +266,7 @@ def _first(sentences: Iterable[str]) -> list[str]:
 
 
 def _groups(numbers: Sequence[int]) -> str:
-    shown = ", ".join(str(number) for number in numbers[:MAX_SENTENCES])
-    more = f" and {len(numbers) - MAX_SENTENCES} more" if len(numbers) > MAX_SENTENCES else ""
-    return f"{agree(len(numbers), 'group', 'groups')} {shown}{more}"
+    return f"{agree(len(numbers), 'group', 'groups')} {listed([*map(str, numbers)], MAX_SENTENCES)}"
 
 
 def _shares(shares: Sequence[Share]) -> str:
