@@ -8,13 +8,13 @@ state of the API server.
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 from gkm.api.computedomains import ComputeDomain
 from gkm.api.config import Config
+from gkm.api.domain_capacity import DomainCapacity
 from gkm.api.grove import PodCliqueSet
-from gkm.api.meta import Condition
 from gkm.api.network_settings import Network
 from gkm.api.resource_claims import ResourceClaimTemplate
 from gkm.hoststate.logs import fields
@@ -30,6 +30,7 @@ from gkm.kube.workqueue import WorkQueue
 
 from gkm_operator import metrics
 from gkm_operator.computedomains import events
+from gkm_operator.computedomains.capacity import CapacityReport
 from gkm_operator.computedomains.claims import ClaimReader
 from gkm_operator.computedomains.lifecycle.labels import LabelReconciler, joins_domain_of_set
 from gkm_operator.computedomains.lifecycle.sets import SetReconciler
@@ -219,13 +220,18 @@ class DomainsController(Controller):
         on_refused = RefusalEvents(recorder)
         self.watcher = DomainWatcher(api, on_refused)
         pacing = WritePacing()  # of both halves: a write costs NVIDIA's controller the same from each half
+        self.capacity = CapacityReport(
+            api,
+            namespace,
+            capacity=self._known_capacity,
+            conditions=lambda: self.presence.conditions(),  # noqa: PLW0108 -- each check has its own
+        )
         self.status = DomainStatusController(
             api,
             config,
             self.watcher,
-            namespace=namespace,
+            self.capacity.changed,
             instance=instance or NAME,
-            conditions=self.conditions,
             pacing=pacing,
             on_refused=on_refused,
             informers=informers,
@@ -237,7 +243,7 @@ class DomainsController(Controller):
         self.watcher.domains.subscribe(observer.domain_changed)
         self.watcher.templates.subscribe(observer.template_changed)
         self._working = False
-        self.queues = [self.queue, *self.status.queues]
+        self.queues = [self.queue, self.status.queue, self.capacity.queue]
         metrics.COMPUTEDOMAINS.labels("missing").set_function(self._reconciler.sets.number_missing)
 
     @property
@@ -245,9 +251,9 @@ class DomainsController(Controller):
         """Return whether ComputeDomains can be managed, as the last check of the cluster found."""
         return self._reconciler.presence
 
-    def conditions(self) -> Sequence[Condition]:
-        """Return the conditions of the feature for the ConfigMap `gkm-domains`."""
-        return self.presence.conditions()
+    def _known_capacity(self) -> DomainCapacity | None:
+        """Return the capacity; None until the first lists of nodes, pods and claim templates are complete."""
+        return self.status.observer.capacity() if self._working else None
 
     def run(self) -> None:
         """Check at intervals until `stop` whether the API server has the kinds and rights for ComputeDomains."""
@@ -285,14 +291,14 @@ class DomainsController(Controller):
                 self.status.imex_changed(found.imex)
             self._reconciler.presence = found
             self._reconciler.enqueue_all()
-            self.status.capacity_changed()
+            self.capacity.changed()
         if not found.available:
-            self.status.report()  # a condition of an earlier leader must not stay
+            self.capacity.queue.start()  # a condition of an earlier leader must not stay
             return
         self.watches.start(
             *self.watcher.reflectors(sets=found.sets), *self.status.observer.reflectors(grove=found.sets)
         )
         if not self._working and self.wait(lambda: self.watches.synced, self._check_seconds):
             self._working = True
-            self.status.work()
+            self.capacity.changed()
             self.start_queues()

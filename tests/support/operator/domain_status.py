@@ -24,7 +24,8 @@ from support.operator.domains import DOMAINS, TEMPLATES
 def status_controller(api: Api, **more: Any) -> tuple[DomainWatcher, DomainStatusController]:  # noqa: ANN401
     """The controller beside the watches of ComputeDomains and claim templates, as DomainsController connects them."""
     watcher = DomainWatcher(api)
-    made = DomainStatusController(api, Config(), watcher, namespace="gkm-system", instance="test", **more)
+    changed = more.pop("capacity_changed", lambda: None)
+    made = DomainStatusController(api, Config(), watcher, changed, instance="test", **more)
     watcher.domains.subscribe(made.observer.domain_changed)
     watcher.templates.subscribe(made.observer.template_changed)
     return watcher, made
@@ -115,11 +116,10 @@ class RunningStatus:
         self.status.observer.follow_nodes()
         self.watches.start(*self.watcher.reflectors(sets=False), *self.status.observer.reflectors(grove=True))
         until(lambda: self.watches.synced, "the lists")
-        self.status.work()
+        self.status.queue.start()
 
     def close(self) -> None:
-        for queue in self.status.queues:
-            queue.close(3.0)
+        self.status.queue.close(3.0)
         self.watches.close(1.0)
 
     def annotation(self, key: str) -> str:

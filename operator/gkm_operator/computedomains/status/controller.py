@@ -1,4 +1,4 @@
-"""Marks ComputeDomains and their claim templates as used, and writes the condition MNNVLReady and the capacity.
+"""Marks ComputeDomains and their claim templates as used, and writes the condition MNNVLReady.
 
 The mark says how many living pods use an object, and which. ValidatingAdmissionPolicies refuse to delete an object
 whose mark is not 0.
@@ -8,17 +8,16 @@ domain of the cluster is marked and gets a condition, also one of a user. A mark
 everything else is paced (gkm_operator.computedomains.pacing).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from gkm.api.computedomains import ComputeDomain
 from gkm.api.config import Config
-from gkm.api.domain_capacity import DomainCapacity
 from gkm.api.domain_readiness import MNNVLReadiness, ReadyReason, parse_readiness
 from gkm.api.grammar import listed
 from gkm.api.imex import IMEXMode
-from gkm.api.meta import TRUE, Condition, timestamp
+from gkm.api.meta import TRUE, timestamp
 from gkm.api.mnnvl_metadata import MAX_USED_BY, MNNVL_READY, PODS_USING, USED_BY, MnnvlMetadata
 from gkm.hoststate.pacing import Backoff
 from gkm.kube.api import Api, Key
@@ -33,7 +32,6 @@ from gkm.kube.workqueue import WorkQueue
 from gkm_operator import metrics
 from gkm_operator.caches.throttling import EventBudget
 from gkm_operator.computedomains import events
-from gkm_operator.computedomains.capacity import CapacityReport
 from gkm_operator.computedomains.pacing import WritePacing
 from gkm_operator.computedomains.status.observer import DomainObserver
 from gkm_operator.computedomains.status.readiness import ObservedDomain, readiness
@@ -122,8 +120,8 @@ Patch = tuple[Target, Annotations]
 class DomainStatusController:
     """Writes annotations: the condition MNNVLReady of each ComputeDomain, and which pods use it and its claim template.
 
-    `source` has the domains and claim templates, `observer` pods, nodes and PodCliques. `conditions` returns the
-    conditions of the whole feature, for the ConfigMap `gkm-domains`.
+    `source` has the domains and claim templates, `observer` pods, nodes and PodCliques. All their lists must be
+    complete before the queue starts, because a partial list would lower marks.
     """
 
     def __init__(
@@ -131,10 +129,9 @@ class DomainStatusController:
         api: Api,
         config: Config,
         source: DomainWatcher,
+        capacity_changed: Callable[[], None],
         *,
-        namespace: str,
         instance: str,
-        conditions: Callable[[], Sequence[Condition]] = tuple,
         pacing: WritePacing | None = None,
         now: Callable[[], str] = timestamp,
         on_refused: OnRefused = no_report,
@@ -148,18 +145,16 @@ class DomainStatusController:
         self._event_budget = EventBudget()
         self._states: dict[Key, str] = {}
         """The state of each ComputeDomain, for the metric."""
-        self._listed = False
         self.observer = DomainObserver(
             api,
             config,
             source,
             self._domain_affected,
-            self.capacity_changed,
+            capacity_changed,
             on_refused=on_refused,
             informers=informers or Informers(api),
         )
-        self._capacity = CapacityReport(api, namespace, capacity=self._known_capacity, conditions=conditions)
-        self._queue: WorkQueue[Key] = WorkQueue(
+        self.queue: WorkQueue[Key] = WorkQueue(
             NAME,
             self.reconcile,
             workers=WORKERS,
@@ -169,31 +164,11 @@ class DomainStatusController:
             observe=metrics.reconcile_recorder(NAME),
         )
 
-    def work(self) -> None:
-        """Start to write marks and conditions; all lists must be complete, because a partial list would lower marks."""
-        self._listed = True
-        self._queue.start()
-        self.capacity_changed()
-        self.report()
-
-    def report(self) -> None:
-        """Start to write the ConfigMap `gkm-domains`; until all lists are complete, only the feature's conditions."""
-        self._capacity.queue.start()
-
-    @property
-    def queues(self) -> list[WorkQueue[Any]]:
-        """Return the queues whose workers write: one of ComputeDomains, and one of the ConfigMap `gkm-domains`."""
-        return [self._queue, self._capacity.queue]
-
-    def capacity_changed(self) -> None:
-        """Schedule a write of the ConfigMap `gkm-domains`."""
-        self._capacity.changed()
-
     def imex_changed(self, mode: IMEXMode) -> None:
         """Decide the conditions of all domains again after a change of who runs the IMEX daemons."""
         self.observer.host_imex = mode is IMEXMode.HOST_MANAGED
         for domain in self._source.domains.values():
-            self._queue.add((domain.metadata.namespace, domain.metadata.name))
+            self.queue.add((domain.metadata.namespace, domain.metadata.name))
 
     def reconcile(self, key: Key) -> float | None:
         """Write the marks and the condition of a ComputeDomain if they are out of date.
@@ -241,10 +216,6 @@ class DomainStatusController:
             if state and old != new:
                 metrics.COMPUTEDOMAINS.labels(state).inc(change)
 
-    def _known_capacity(self) -> DomainCapacity | None:
-        """Return the capacity; None before `work`: until the first lists of nodes, pods and claim templates."""
-        return self.observer.capacity() if self._listed else None
-
     def _observe(self, key: Key) -> ObservedDomain | None:
         """Return what is known of a domain, with all annotations, which the watch does not hold of a large one."""
         observed = self.observer.observe(key)
@@ -286,7 +257,7 @@ class DomainStatusController:
             self._recorder.emit(events.of_domain(domain), body, new.last_transition_time)
 
     def _domain_affected(self, key: Key, urgent: bool) -> None:  # noqa: FBT001 -- the observer's callback
-        self._queue.add(key, 0.0 if urgent else SETTLE_SECONDS)
+        self.queue.add(key, 0.0 if urgent else SETTLE_SECONDS)
 
 
 def _figures_only(patches: Iterable[Patch], old: MNNVLReadiness | None, new: MNNVLReadiness) -> bool:

@@ -104,17 +104,23 @@ class Site:
         self.api = FakeApi()
         self.conditions: Sequence[Condition] = ()
         self.watches = WatchSet()
-        self.watcher, self.status = status_controller(self.api, conditions=lambda: self.conditions)
+        self.report = CapacityReport(
+            self.api,
+            "gkm-system",
+            capacity=lambda: self.status.observer.capacity(),  # noqa: PLW0108 -- it is made after this
+            conditions=lambda: self.conditions,
+        )
+        self.watcher, self.status = status_controller(self.api, capacity_changed=self.report.changed)
 
     def start(self) -> None:
         self.status.observer.follow_nodes()
         self.watches.start(*self.watcher.reflectors(sets=False), *self.status.observer.reflectors(grove=False))
         until(lambda: self.watches.synced, "the lists")
-        self.status.work()
+        self.report.changed()
+        self.report.queue.start()
 
     def close(self) -> None:
-        for queue in self.status.queues:
-            queue.close(3.0)
+        self.report.queue.close(3.0)
         self.watches.close(1.0)
 
     def capacity(self) -> DomainCapacity | None:
@@ -159,7 +165,7 @@ def test_the_conditions_of_the_feature_are_written_beside(site: Site) -> None:
     until(lambda: site.capacity() == DomainCapacity(), "the first write")
     condition = Condition("DomainsAvailable", "False", "KindMissing", "install it", "2026-01-01T00:00:00Z")
     site.conditions = (condition,)
-    site.status.capacity_changed()
+    site.report.changed()
 
     def written() -> bool:
         data = site.api._objects["configmaps", "gkm-system", "gkm-domains"]["data"]
