@@ -48,18 +48,13 @@ class ApiCredentials:
             try:
                 client = self._load()
             except Exception as error:  # noqa: BLE001 -- a file that is being replaced may be anything
-                # Not the message: it may quote the file.
-                _LOG.warning(
-                    "API server credentials not reloaded, the old ones stay in use",
-                    extra=fields(why=type(error).__name__),
-                )
-                return False
-            if refused.configuration.api_key and not client.configuration.api_key:
+                why = type(error).__name__  # not the message: it may quote the file
+            else:
                 # An empty token file: without a token, the server would refuse requests as forbidden, not unauthorized.
-                _LOG.warning(
-                    "API server credentials not reloaded, the old ones stay in use",
-                    extra=fields(why="there is no token"),
-                )
+                lost = refused.configuration.api_key and not client.configuration.api_key
+                why = "there is no token" if lost else ""
+            if why:
+                _LOG.warning("API server credentials not reloaded, the old ones stay in use", extra=fields(why=why))
                 return False
             self.client = client
         _LOG.info("API server credentials reloaded")

@@ -66,7 +66,7 @@ def page(resource: Resource[T], body: bytes) -> tuple[ListPage[T], str]:
         listed = msgspec.json.decode(body, type=_List)
         found = [_entry(resource, raw) for raw in listed.items or ()]
     except UNDECODABLE as error:
-        raise unreadable(resource, error) from error
+        raise unreadable(resource.kind, error) from error
     entries = tuple(entry for entry in found if isinstance(entry, ObjectEntry))
     unreadable_keys = tuple((one.namespace, one.name) for one in found if isinstance(one, _Named))
     return ListPage(entries, listed.metadata.resource_version, unreadable_keys), listed.metadata.continue_
@@ -88,7 +88,7 @@ def event(resource: Resource[T], line: bytes) -> WatchEvent[T]:
             return WatchEvent(change, version)
         entry = _entry(resource, decoded.object)
     except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors, as is an unknown type of event
-        raise unreadable(resource, error) from error
+        raise unreadable(resource.kind, error) from error
     if isinstance(entry, _Named):
         return WatchEvent(change, entry.resource_version, None, (entry.namespace, entry.name))
     return WatchEvent(change, entry.resource_version, entry, None)
@@ -100,14 +100,11 @@ def single_object(resource: Resource[T], body: bytes) -> T:
     Raises:
         ApiError: the body cannot be decoded as the type of the resource.
     """
-    try:
-        return msgspec.json.decode(body, type=resource.type)
-    except UNDECODABLE as error:
-        raise unreadable(resource, error) from error
+    return document(resource.kind, body, resource.type)
 
 
-def document(path: str, body: bytes, wanted: type[T]) -> T:
-    """Decode a response that is no object, such as a discovery document; errors name `path`.
+def document(what: str, body: bytes, wanted: type[T]) -> T:
+    """Decode a response, such as a discovery document; errors say `what` it is.
 
     Raises:
         ApiError: the body cannot be decoded as `wanted`.
@@ -115,15 +112,11 @@ def document(path: str, body: bytes, wanted: type[T]) -> T:
     try:
         return msgspec.json.decode(body, type=wanted)
     except UNDECODABLE as error:
-        raise _unreadable(path, error) from error
+        raise unreadable(what, error) from error
 
 
-def unreadable(resource: Resource[Any], error: Exception) -> ApiError:
+def unreadable(what: str, error: Exception) -> ApiError:
     """Return the error for a response that cannot be decoded; status 0, so that callers retry with backoff."""
-    return _unreadable(resource.kind, error)
-
-
-def _unreadable(what: str, error: Exception) -> ApiError:
     return ApiError(NO_RESPONSE, UNREADABLE, f"the server's {what} cannot be read: {str(error)[:200]}")
 
 
