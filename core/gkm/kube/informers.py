@@ -18,8 +18,8 @@ from gkm.kube.reflector import OnChange, Reflector
 from gkm.kube.resources import Resource
 
 T = TypeVar("T")
-_Watched = tuple[str, str, ListSelector]
-"""Version and plural of a kind, and which of its objects."""
+_Kind = tuple[str, str]
+"""Version and plural of a kind."""
 
 
 class Selection(Generic[T]):
@@ -92,19 +92,19 @@ class Informers:
 
     def __init__(self, api: Api) -> None:
         self._api = api
-        self._reflectors: dict[_Watched, Reflector[Any]] = {}
-        self._selected: dict[tuple[str, str], _SharedWatch[Any]] = {}
+        self._reflectors: dict[_Kind, Reflector[Any]] = {}
+        self._selected: dict[_Kind, _SharedWatch[Any]] = {}
         self._lock = Lock()
 
-    def of(self, resource: Resource[T], selector: ListSelector = EVERYTHING) -> Reflector[T]:
+    def of(self, resource: Resource[T]) -> Reflector[T]:
         """Return the shared watch of a kind; the caller subscribes to it and starts it.
 
         Raises:
             ValueError: another reader has it as another type.
         """
         with self._lock:
-            key = (resource.api_version, resource.plural, selector)
-            found = self._reflectors.setdefault(key, Reflector(self._api, resource, selector=selector))
+            key = (resource.api_version, resource.plural)
+            found = self._reflectors.setdefault(key, Reflector(self._api, resource))
         _check(found, resource)
         return found
 

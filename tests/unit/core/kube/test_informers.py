@@ -5,7 +5,6 @@ from threading import Barrier, Thread
 
 import pytest
 from gkm.hoststate.pacing import Backoff
-from gkm.kube.api import ListSelector
 from gkm.kube.informers import Informers
 from gkm.kube.resources import CONFIGMAPS, NODES, Json
 from msgspec import Struct
@@ -72,11 +71,10 @@ def test_two_readers_of_a_kind_share_one_list_and_one_watch(api: FakeApi, inform
     assert (lists(api), len(api._watches)) == (1, 1)
 
 
-def test_other_objects_of_a_kind_and_other_kinds_have_other_watches(informers: Informers) -> None:
-    ours = ListSelector("ns")
-    watches = [informers.of(CONFIGMAPS), informers.of(CONFIGMAPS, ours), informers.of(NODES)]
-    assert len({id(each) for each in watches}) == 3
-    assert informers.of(CONFIGMAPS, ListSelector("ns")) is watches[1]
+def test_a_kind_has_one_watch_and_another_kind_another(informers: Informers) -> None:
+    watch = informers.of(CONFIGMAPS)
+    assert informers.of(CONFIGMAPS) is watch
+    assert informers.of(NODES) is not watch
 
 
 def test_a_late_reader_gets_what_is_there_before_the_next_change(api: FakeApi, informers: Informers) -> None:
