@@ -432,3 +432,47 @@ def is_agent(namespace: str) -> Callable[[WatchedPod], bool]:
 
 
 PODS = Resource("v1", "Pod", "pods", namespaced=True, type=WatchedPod)
+
+
+class Terminated(Struct, frozen=True, rename="camel", gc=False):
+    """How a container ended; `message` is its termination message."""
+
+    exit_code: int = 0
+    started_at: str = ""
+    finished_at: str = ""
+    message: str = ""
+
+
+class _ContainerState(Struct, frozen=True, gc=False):
+    terminated: Terminated | None = None
+
+
+class ContainerEnds(Struct, frozen=True, rename="camel", gc=False):
+    """The present state of a container, and the one before its last restart."""
+
+    state: _ContainerState = _ContainerState()
+    last_state: _ContainerState = _ContainerState()
+
+
+class _NodeName(Struct, frozen=True, rename="camel", gc=False):
+    node_name: str = ""
+
+
+class _EndedStatus(Struct, frozen=True, rename="camel", gc=False):
+    container_statuses: tuple[ContainerEnds, ...] | None = None
+
+
+class ListedPod(Struct, frozen=True, gc=False):
+    """A pod with the ends of its containers, for a decision that lists pods: no watch holds them."""
+
+    metadata: PodMetadata
+    spec: _NodeName = _NodeName()
+    status: _EndedStatus = _EndedStatus()
+
+    @property
+    def containers(self) -> tuple[ContainerEnds, ...]:
+        """Return the ends of the containers of the pod, init containers left out."""
+        return self.status.container_statuses or ()
+
+
+LISTED_PODS = PODS.of(ListedPod)

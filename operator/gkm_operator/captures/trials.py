@@ -30,6 +30,7 @@ from msgspec import Struct, field
 from gkm_operator.caches.status import ConditionValue
 from gkm_operator.caches.totals import CacheKey
 from gkm_operator.captures.objects import CapturedCache
+from gkm_operator.pods import LISTED_PODS, ListedPod, Terminated
 
 _LOG = logging.getLogger(__name__)
 FAILURE_SECONDS: Final = 600.0
@@ -54,54 +55,18 @@ class HeldBackReason(StrEnum):
     PINNED = "Pinned"
 
 
-class _Ended(Struct, frozen=True, rename="camel", gc=False):
-    exit_code: int = 0
-    started_at: str = ""
-    finished_at: str = ""
-
-    @property
-    def failed_early(self) -> bool:
-        began, end = utc_time(self.started_at), utc_time(self.finished_at)
-        if not self.exit_code or began is None or end is None:
-            return False
-        return (end - began).total_seconds() <= FAILURE_SECONDS
+def has_failed(pod: ListedPod) -> bool:
+    """Return whether a container of a pod failed soon after its start, and not because the pod was deleted."""
+    states = (each for found in pod.containers for each in (found.state, found.last_state))
+    ended = any(each.terminated is not None and _failed_early(each.terminated) for each in states)
+    return ended and not pod.metadata.terminating
 
 
-class _State(Struct, frozen=True, gc=False):
-    terminated: _Ended | None = None
-
-
-class _Container(Struct, frozen=True, rename="camel", gc=False):
-    state: _State = _State()
-    last_state: _State = _State()
-
-
-class _Metadata(Struct, frozen=True, rename="camel", gc=False):
-    name: str
-    deletion_timestamp: str | None = None
-
-
-class _Spec(Struct, frozen=True, rename="camel", gc=False):
-    node_name: str = ""
-
-
-class _Status(Struct, frozen=True, rename="camel", gc=False):
-    container_statuses: tuple[_Container, ...] = ()
-
-
-class TriedPod(Struct, frozen=True, gc=False):
-    """A pod, reduced to its node and the exit states of its containers."""
-
-    metadata: _Metadata
-    spec: _Spec = _Spec()
-    status: _Status = _Status()
-
-    @property
-    def failed(self) -> bool:
-        """Return whether a container failed soon after its start, and not because the pod was deleted."""
-        states = (each for found in self.status.container_statuses for each in (found.state, found.last_state))
-        ended = any(each.terminated is not None and each.terminated.failed_early for each in states)
-        return ended and self.metadata.deletion_timestamp is None
+def _failed_early(ended: Terminated) -> bool:
+    began, end = utc_time(ended.started_at), utc_time(ended.finished_at)
+    if not ended.exit_code or began is None or end is None:
+        return False
+    return (end - began).total_seconds() <= FAILURE_SECONDS
 
 
 class _Use(Struct, frozen=True, gc=False):
@@ -121,9 +86,6 @@ class NodeMounts(Struct, frozen=True, gc=False):
     """A GKMCacheNode or ClusterGKMCacheNode, reduced to the pods that mount each cache on the node."""
 
     status: _Mounts = _Mounts()
-
-
-TRIED_PODS = Resource("v1", "Pod", "pods", namespaced=True, type=TriedPod)
 
 
 class Tally(NamedTuple):
@@ -156,9 +118,9 @@ class FailedPods:
             ApiError: the API server does not answer.
         """
         nodes: dict[str, set[str]] = defaultdict(set)
-        for page in self.api.list_pages(TRIED_PODS, ListSelector(namespace)):
+        for page in self.api.list_pages(LISTED_PODS, ListSelector(namespace)):
             for pod in (entry.value for entry in page.entries):
-                if pod.failed and pod.spec.node_name:
+                if pod.spec.node_name and has_failed(pod):
                     nodes[pod.spec.node_name].add(pod.metadata.name)
         if sum(map(len, nodes.values())) < LEAST_PODS:
             return {}

@@ -21,9 +21,8 @@ from gkm.kube.api import Api, ListSelector
 from gkm.kube.discovery import KindName
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import Resource
-from msgspec import Struct
 
-from gkm_operator.pods import WatchedPod
+from gkm_operator.pods import LISTED_PODS, ListedPod, WatchedPod
 from gkm_operator.taskgroups import conditions
 from gkm_operator.taskgroups.conditions import ConditionCause
 from gkm_operator.taskgroups.decisions import CHECK_SECONDS, GroupObservation, Pods
@@ -36,39 +35,6 @@ _UID_LABEL = "batch.kubernetes.io/controller-uid"
 """The label of a Job's pods with the uid of the Job (Kubernetes 1.27)."""
 
 
-class _Owner(Struct):
-    uid: str
-    controller: bool = False
-
-
-class _Metadata(Struct, rename="camel"):
-    owner_references: list[_Owner] | None = None
-
-
-class _Terminated(Struct):
-    message: str = ""
-
-
-class _State(Struct):
-    terminated: _Terminated | None = None
-
-
-class _Container(Struct):
-    state: _State
-
-
-class _Status(Struct, rename="camel"):
-    container_statuses: list[_Container] | None = None
-
-
-class _Pod(Struct):
-    metadata: _Metadata
-    status: _Status
-
-
-JOB_PODS = Resource("v1", "Pod", "pods", namespaced=True, type=_Pod)
-
-
 def job_messages(api: Api, job: GroupMember) -> list[str]:
     """Return the termination messages of the containers of a Job's pods.
 
@@ -76,14 +42,15 @@ def job_messages(api: Api, job: GroupMember) -> list[str]:
         ApiError: the pods cannot be listed.
     """
     selector = ListSelector(job.metadata.namespace, labels=f"{_UID_LABEL}={job.metadata.uid}")
-    entries = chain.from_iterable(page.entries for page in api.list_pages(JOB_PODS, selector, limit=_PAGE))
+    entries = chain.from_iterable(page.entries for page in api.list_pages(LISTED_PODS, selector, limit=_PAGE))
     pods = [entry.value for entry in islice(entries, _MAX_PODS) if _is_of(entry.value, job)]
-    ended = (one.state.terminated for pod in pods for one in pod.status.container_statuses or ())
+    ended = (one.state.terminated for pod in pods for one in pod.containers)
     return [terminated.message for terminated in ended if terminated is not None]
 
 
-def _is_of(pod: _Pod, job: GroupMember) -> bool:
-    return any(one.controller and one.uid == job.metadata.uid for one in pod.metadata.owner_references or ())
+def _is_of(pod: ListedPod, job: GroupMember) -> bool:
+    owner = pod.metadata.controller
+    return owner is not None and owner.uid == job.metadata.uid
 
 
 _MAX_GONE = 8192

@@ -22,8 +22,8 @@ from gkm_operator.caches import totals as presence
 from gkm_operator.hypernodes.providers import cluster_watch as topology
 from gkm_operator.nodes import NODES
 from gkm_operator.plans.state import objects
-from gkm_operator.pods import PODS
-from gkm_operator.taskgroups import members, observer
+from gkm_operator.pods import LISTED_PODS, PODS
+from gkm_operator.taskgroups import members
 from msgspec import Raw
 from support.hostile.decoder import OBJECT_BYTES, OBJECT_FACTOR, Decoder
 
@@ -99,7 +99,7 @@ KUBE = (
         )
     ),
     *(_object(resource, "task groups") for resource in (members.watched(resources.CONFIGMAPS), GROUP_JOBS)),
-    _object(observer.JOB_PODS, "a test of NVLink"),
+    _object(LISTED_PODS, "a test of NVLink"),
     *(_object(resource, "the agent") for resource in (kube_fabric.NODEFABRICS, OWN_NODE)),
     Decoder("admission review", review.parse, review.CacheReview, session.MAX_BODY_BYTES),
     *(
