@@ -69,19 +69,22 @@ def mnnvl(readiness: MNNVLReadiness) -> ConditionCause:
     return ConditionCause(MNNVL_READY_TYPE, readiness.status, readiness.reason, readiness.message)
 
 
-def nvlink(threshold: int, job: str, messages: Sequence[str] | None) -> ConditionCause:
+def nvlink(threshold: int, job: str | None, messages: Sequence[str]) -> ConditionCause:
     """Return the condition NVLinkVerified of a TaskGroup from the messages of its NVLink test's pods.
 
-    `threshold` is in GB/s; `job` is "" until the Job is Complete or Failed; `messages` are those with which its pods
-    ended.
+    `threshold` is in GB/s; `job` is "" until the Job is Complete or Failed, None if the Job went before its end was
+    seen; `messages` are those with which its pods ended.
     """
+    if job is None:
+        why = "the Job of the test was deleted before its end was seen: create another group"
+        return ConditionCause(NVLINK, UNKNOWN, GroupReason.NO_RESULT, why)
     if job == "Failed":
         return ConditionCause(
             NVLINK, FALSE, GroupReason.TEST_FAILED, "the Job of the test failed; its pods have the cause"
         )
     if not job:
         return ConditionCause(NVLINK, UNKNOWN, GroupReason.TEST_RUNNING, "the Job of the test is not complete")
-    found = [float(each) for text in messages or () for each in _BANDWIDTH.findall(text[-MAX_TEST_OUTPUT:])]
+    found = [float(each) for text in messages for each in _BANDWIDTH.findall(text[-MAX_TEST_OUTPUT:])]
     if not found:
         why = "no pod of the complete Job ended with a message that has 'Avg bus bandwidth : NUMBER'"
         return ConditionCause(NVLINK, UNKNOWN, GroupReason.NO_RESULT, f"{why}: write it to /dev/termination-log")
@@ -89,12 +92,6 @@ def nvlink(threshold: int, job: str, messages: Sequence[str] | None) -> Conditio
     if min(found) < threshold:
         return ConditionCause(NVLINK, FALSE, GroupReason.BANDWIDTH_TOO_LOW, slowest)
     return ConditionCause(NVLINK, TRUE, GroupReason.BANDWIDTH_REACHED, slowest)
-
-
-def nvlink_gone() -> ConditionCause:
-    """Return the condition NVLinkVerified for a test whose Job went before its end was seen."""
-    why = "the Job of the test was deleted before its end was seen: create another group"
-    return ConditionCause(NVLINK, UNKNOWN, GroupReason.NO_RESULT, why)
 
 
 def nvlink_unread(message: str) -> ConditionCause:

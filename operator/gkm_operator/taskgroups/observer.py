@@ -212,16 +212,13 @@ class GroupObserver:
         if known is not None and self._clock() < until:
             return known
         try:
-            verdict = self._read_result(threshold, job or self._live_job(namespace, each))
+            job = job or self._live_job(namespace, each)
+            messages = job_messages(self._api, job) if job is not None and job.job == "Complete" else ()
+            verdict = conditions.nvlink(threshold, None if job is None else job.job, messages)
         except ApiError as error:
             verdict = conditions.nvlink_unread(error.message)
         self._tests.put(key, (self._clock() + CHECK_SECONDS, verdict))
         return verdict
-
-    def _read_result(self, threshold: int, job: GroupMember | None) -> ConditionCause:
-        if job is None:
-            return conditions.nvlink_gone()
-        return conditions.nvlink(threshold, job.job, job_messages(self._api, job) if job.job == "Complete" else ())
 
     def _live_job(self, namespace: str, each: GroupObject) -> GroupMember | None:
         """Read the Job of a test that no watch shows; None if it is gone.
