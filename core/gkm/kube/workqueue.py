@@ -87,12 +87,6 @@ class WorkQueue(Generic[K]):
         with self._changed:
             return len(self._due)
 
-    @property
-    def idle(self) -> bool:
-        """Return whether no key waits and no worker is busy."""
-        with self._changed:
-            return not self._due and not self._running
-
     def add(self, key: K, after: float = IMMEDIATELY) -> None:
         """Schedule a key `after` seconds from now; an earlier schedule of the key stays.
 

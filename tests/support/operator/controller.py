@@ -19,6 +19,7 @@ from gkm_operator.caches.throttling import StatusInterval
 from gkm_operator.caches.totals import CacheKey
 from support.host.waiting import until
 from support.kube.fake_api import FakeApi
+from support.kube.queues import is_idle
 from support.operator.deployment import cache, node
 from support.operator.images import DIGEST, GOOD, OTHER, FakeImages
 from support.operator.nodes import kube_node, put
@@ -74,4 +75,4 @@ class Site:
     def quiet(self) -> None:
         """Wait until every queue is empty and no worker is busy."""
         queues = (self.controller.verification.queue, self.controller.status)
-        until(lambda: all(queue.idle for queue in queues), "nothing is left to do")
+        until(lambda: all(is_idle(queue) for queue in queues), "nothing is left to do")

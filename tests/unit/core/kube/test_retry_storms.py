@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.host.waiting import scaled, until
 from support.kube.fake_api import FakeApi
+from support.kube.queues import is_idle
 from support.kube.raw_server import RawServer, response
 
 ASKED = {
@@ -141,7 +142,7 @@ def test_the_pause_of_another_server_is_respected_and_work_without_it_is_not_del
         assert backoff.asked == [(1, 7.0)]
         work.add("a")
         until(lambda: tries == ["a", "a"], "it runs at once")
-        until(lambda: work.idle, "it is done")
+        until(lambda: is_idle(work), "it is done")
     finally:
         work.close()
 

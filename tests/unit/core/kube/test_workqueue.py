@@ -11,6 +11,7 @@ from gkm.hoststate.pacing import Backoff
 from gkm.kube.errors import ApiError
 from gkm.kube.workqueue import Retry, WorkQueue
 from support.host.waiting import scaled, until
+from support.kube.queues import is_idle
 
 SOON = Backoff(0.001, 0.002)
 NEVER = 3600.0
@@ -33,7 +34,7 @@ def test_every_key_is_handled_once() -> None:
         for key in ("a", "b", "a", "a"):
             work.add(key)
         assert len(work) == 2
-        assert not work.idle
+        assert not is_idle(work)
         work.start()
         until(lambda: len(handled) == 2, "both are handled")
         assert sorted(handled) == ["a", "b"]
@@ -54,13 +55,13 @@ def test_a_key_added_while_it_runs_runs_once_more_and_never_twice_at_once() -> N
         work.start()
         work.add("a")
         assert began.wait(scaled(10))
-        assert not work.idle
+        assert not is_idle(work)
         for _ in range(5):
             work.add("a")
         assert rounds == []
         go.set()
         until(lambda: len(rounds) == 2, "it ran again")
-        until(lambda: work.idle, "nothing is left")
+        until(lambda: is_idle(work), "nothing is left")
         assert rounds == ["a", "a"]
 
 
@@ -93,7 +94,7 @@ def test_a_failed_key_is_retried_until_it_succeeds() -> None:
         work.start()
         work.add("a")
         until(lambda: len(tries) == 4, "it succeeded")
-        until(lambda: work.idle, "it is done")
+        until(lambda: is_idle(work), "it is done")
         assert work._failures == {}
 
 
@@ -108,7 +109,7 @@ def test_an_object_that_has_changed_meanwhile_is_no_warning(caplog: pytest.LogCa
     with queue(handle, workers=1) as work:
         work.start()
         work.add("a")
-        until(lambda: not errors and work.idle, "it succeeded")
+        until(lambda: not errors and is_idle(work), "it succeeded")
     tries = [record.levelname for record in caplog.records if record.getMessage() == "reconcile retry scheduled"]
     assert tries == ["INFO", "INFO", "WARNING"]
 
@@ -158,7 +159,7 @@ def test_a_handler_may_request_another_run() -> None:
         work.start()
         work.add("a")
         until(lambda: len(looks) == 3, "it looked three times")
-        until(lambda: work.idle, "it is content")
+        until(lambda: is_idle(work), "it is content")
 
 
 def test_a_forgotten_key_does_not_run() -> None:
@@ -238,7 +239,7 @@ def test_a_group_with_hanging_handlers_delays_no_other() -> None:
         assert handle.begun_of("a") == ["a/0", "a/1"]
         assert len(work) == 498
         handle.go.set()
-        until(lambda: work.idle, "nobody is forgotten")
+        until(lambda: is_idle(work), "nobody is forgotten")
         assert sorted(handle.done) == sorted(["b/0", *(f"a/{number}" for number in range(500))])
 
 
@@ -248,7 +249,7 @@ def test_groups_take_turns_and_keep_their_order() -> None:
         for key in ("a/1", "a/2", "a/3", "b/1", "b/2", "c/1"):
             work.add(key)
         work.start()
-        until(lambda: work.idle, "all are handled")
+        until(lambda: is_idle(work), "all are handled")
         assert handle.begun == ["a/1", "b/1", "c/1", "a/2", "b/2", "a/3"]
 
 
@@ -264,7 +265,7 @@ def test_a_key_forgotten_while_its_group_is_busy_does_not_run() -> None:
         until(lambda: handle.done == ["b/1"], "a worker has passed over those that wait")
         work.forget("a/2")
         handle.go.set()
-        until(lambda: work.idle, "the rest is handled")
+        until(lambda: is_idle(work), "the rest is handled")
         assert handle.begun == ["a/1", "b/1", "a/3"]
 
 

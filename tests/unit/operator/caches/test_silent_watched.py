@@ -16,6 +16,7 @@ from gkm_operator.pods import PODS
 from support.host.waiting import until
 from support.kube.fake_api import FakeApi
 from support.kube.listing import reflector_of
+from support.kube.queues import is_idle
 from support.operator.deployment import cache, node
 from support.operator.images import DIGEST, GOOD, FakeImages
 from support.operator.nodes import AGENT_SET, SYSTEM, agent_pod, kube_node, put
@@ -62,7 +63,7 @@ class Watched:
 
     def until_quiet(self) -> None:
         queues = (self.controller.verification.queue, self.controller.status)
-        until(lambda: all(queue.idle for queue in queues), "nothing is left to do")
+        until(lambda: all(is_idle(queue) for queue in queues), "nothing is left to do")
 
 
 @pytest.fixture

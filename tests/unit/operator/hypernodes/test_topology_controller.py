@@ -18,6 +18,7 @@ from gkm_operator.hypernodes.providers.command import ProviderCode
 from gkm_operator.hypernodes.writes.hypernodes import QUIET_SECONDS
 from support.host.waiting import scaled, until
 from support.kube.leading import leading
+from support.kube.queues import is_idle
 from support.operator.topology import SYSTEM, TOPOLOGY, World, racks, settings
 from support.topology import tree_provider
 from support.topology.provider_pods import ProviderPod, pod
@@ -145,11 +146,11 @@ def test_a_provider_that_fails_changes_nothing_and_is_reported_whoever_restarts(
             tree.write_text("x node-0-0-0\nfail\n")
             first.failed()
         until(lambda: reasons(world).get("ProvidersServing") == "ProviderFailed", "it is reported")
-        until(lambda: controller.queue.idle, "all is decided")
+        until(lambda: is_idle(controller.queue), "all is decided")
         assert world.api.states == before
     with running(world) as controller:
         until(lambda: controller.sources[0].placements, "the next leader has the last good tree")
-        until(lambda: controller.queue.idle, "all is decided")
+        until(lambda: is_idle(controller.queue), "all is decided")
         assert world.api.states == before
         tree.write_text("x node-0-0-0\ny node-1-0-0\n")
         with pod_of_file(world):
