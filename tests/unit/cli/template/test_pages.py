@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import yaml
 from gkm.api import config, task_groups
-from gkm.api.task_group_reasons import GroupReason
 from gkm.api.task_group_settings import TaskGroups
 from gkm.templates import values
 from gkm.templates.groups import SAMPLE_GROUP
@@ -113,11 +112,6 @@ def test_the_values_with_a_type_are_as_the_page_states(tmp_path: Path) -> None:
 def test_every_variable_has_a_row() -> None:
     rows = re.findall(r"^\| `(\w+)` \|", section("Variables"), re.MULTILINE)
     assert set(rows[: len(values.VARIABLES)]) == values.VARIABLES
-
-
-def test_every_reason_has_a_row_and_no_row_another() -> None:
-    rows = re.findall(r"^\| \w+ (?:True|False|Unknown): (.*?) \|", section("Conditions"), re.MULTILINE)
-    assert {reason for row in rows for reason in re.findall(r"`(\w+)`", row)} == set(GroupReason)
 
 
 def test_every_default_kind_is_named() -> None:
