@@ -86,7 +86,7 @@ def decide(
     hold = wanted.hold
     if hold is not None and hold.final:
         return _after_refusal(wanted, observed, hold, inventory, serve_revoked=serve_revoked)
-    if hold is not None and not has_state(observed.pointer, wanted, CacheState.READY):
+    if hold is not None and not _has_approved(observed, wanted, digest, policy):
         return _write_if_changed(observed, make_pointer(wanted, "", CacheState.PENDING, hold.reason, hold.message))
     if inventory.unreadable:
         return _write_if_changed(observed, _pending_gpus(wanted, digest, inventory))
@@ -223,6 +223,17 @@ def bounded(message: str) -> str:
 def is_unchanged(before: Pointer | None, pointer: Pointer) -> bool:
     """Return whether two pointers are equal except for their times."""
     return before is not None and replace(before, updated=pointer.updated) == pointer
+
+
+def _has_approved(observed: Observed, wanted: WantedCache, digest: str, policy: str) -> bool:
+    """Return whether the node has an approved image, which only its GPUs may keep from pods."""
+    pointer = observed.pointer
+    if pointer is None:
+        return False
+    by_gpus = pointer.state is CacheState.INCOMPATIBLE or pointer.reason == Reason.GPU_LOST
+    is_here = pointer.digest == digest and observed.entry_bytes is not None
+    is_waiting = by_gpus and is_here and is_current(observed.check, wanted, digest, policy)
+    return is_waiting or has_state(pointer, wanted, CacheState.READY)
 
 
 def _after_preflight(

@@ -107,6 +107,23 @@ def test_a_hold_makes_it_pending_and_a_final_one_failed() -> None:
         assert (said.pointer.state, said.pointer.reason, said.pointer.message) == (state, "R", "why")
 
 
+@pytest.mark.parametrize(
+    "known",
+    [
+        Observed(decisions.make_pointer(WANTED, ONE, CacheState.PENDING, Reason.GPU_LOST), None, 71),
+        Observed(replace(READY, state=CacheState.FAILED, digest=""), CHECK, 71),
+        Observed(replace(READY, state=CacheState.INCOMPATIBLE), CHECK, None),
+        Observed(replace(READY, state=CacheState.INCOMPATIBLE), structs.replace(CHECK, policy="older"), 71),
+        Observed(replace(READY, state=CacheState.INCOMPATIBLE), structs.replace(CHECK, image="another"), 71),
+    ],
+    ids=["never approved", "refused since", "evicted", "by an older policy", "of another image"],
+)
+def test_a_hold_lets_no_node_serve_what_it_does_not_have_approved(known: Observed) -> None:
+    said = step(replace(WANTED, hold=PullHold("R", "why")), known, H100)
+    assert isinstance(said, WritePointer)
+    assert (said.pointer.state, said.pointer.reason, said.pointer.digest) == (CacheState.PENDING, "R", "")
+
+
 def test_a_failed_try_is_repeated_when_its_time_has_come() -> None:
     attempt = Attempt(WANTED, 1, NOW + 5)
 

@@ -183,6 +183,27 @@ def test_a_node_serves_the_earlier_image_until_the_rollout_reaches_it(node: Node
     assert node.pointer().digest == TWO
 
 
+@pytest.mark.parametrize(
+    "away", [Inventory(errors=("nvmlInit: Driver Not Loaded",)), Inventory((A100,))], ids=["unreadable", "another"]
+)
+@pytest.mark.parametrize("reason", ["", "RegistryUnavailable"])
+def test_a_hold_takes_no_approved_image_from_a_node_whose_gpus_come_back(
+    node: Node, away: Inventory, reason: str
+) -> None:
+    node.want("llama", digest=ONE)
+    assert node.settle()
+    node.source.wanted = [WantedCache(REF, IMAGE, None, PullHold(reason, "waiting for the controllers"))]
+    node.read_gpus(away)
+    for _ in range(2):
+        assert not node.settle()
+    assert node.entries() == {ONE}, "the hold forgot the approved digest, so its entry was collected"
+    node.read_gpus(Inventory((H100,)))
+    steps = len(node.images.steps())
+    assert node.settle(), "the hold keeps an approved image from a node that has it"
+    assert node.pointer().digest == ONE
+    assert len(node.images.steps()) == steps
+
+
 def test_a_node_without_an_earlier_image_waits_for_the_rollout(node: Node) -> None:
     node.source.wanted = [WantedCache(REF, IMAGE, None, PullHold("", "waiting: the rollout has not reached this node"))]
     assert not node.settle()
