@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 from gkm.api.fabrics import NodeFabric, NodeFabricStatus
-from gkm.api.meta import API_VERSION, Condition, timestamp
+from gkm.api.meta import API_VERSION, Condition, ObjectMeta, timestamp
 from gkm.api.nodes import LAST_UPDATED_ANNOTATION, NODE_LABEL, CacheNode, NodeStatus
 from gkm.hoststate.logs import fields
 from gkm.kube.api import Api, ListSelector
-from gkm.kube.errors import NO_RESPONSE, ApiError
+from gkm.kube.errors import ApiError
 from gkm.kube.resources import CLUSTERGKMCACHENODES, CONFIGMAPS, GKMCACHENODES, Resource
 from msgspec import structs
 
@@ -54,6 +54,9 @@ class _Written(NamedTuple):
     conditions: list[Condition]
 
 
+_UNREADABLE = _Written(NodeStatus(), "", [])
+
+
 class KubernetesStatusSink:
     """The StatusSink of the Kubernetes API. `owner` returns the Node of this agent, which owns the objects."""
 
@@ -66,7 +69,8 @@ class KubernetesStatusSink:
     def scopes(self) -> set[str | None]:
         """Implement StatusSink.scopes.
 
-        It remembers the listed objects, so that an unchanged status keeps its time.
+        It remembers the listed objects, so that an unchanged status keeps its time. One of another version that cannot
+        be read is written anew or removed.
         """
         self._written = {}
         with api_errors():
@@ -75,8 +79,14 @@ class KubernetesStatusSink:
                 for entry in page.entries:
                     if entry.name == self._node:
                         self._remember(entry.namespace, entry.value)
+                self._written |= {scope: _UNREADABLE for scope, name in page.unreadable if name == self._node}
         with api_errors(missing_ok=True):
-            self._remember(None, self._api.get(CLUSTERGKMCACHENODES, self._node))
+            try:
+                self._remember(None, self._api.get(CLUSTERGKMCACHENODES, self._node))
+            except ApiError as error:
+                if not error.unreadable:
+                    raise
+                self._written[None] = _UNREADABLE
         return set(self._written)
 
     def publish(self, scope: str | None, status: NodeStatus) -> None:
@@ -129,9 +139,16 @@ def known_owner(node: NodeView | None, name: str) -> NodeView:
     return node
 
 
+class _Applied(msgspec.Struct, frozen=True):
+    metadata: ObjectMeta
+
+
 def apply_with_status(api: Api, resource: Resource[Any], value: CacheNode | NodeFabric) -> int:
-    """Apply an object, then its status for the object's new generation; return this generation."""
-    whole = manifest(value)
+    """Apply an object, then its status for the object's new generation; return this generation.
+
+    Of the answers only the metadata is decoded: the first one has the earlier status, which may be of another version.
+    """
+    resource, whole = resource.of(_Applied), manifest(value)
     head = {key: whole[key] for key in ("apiVersion", "kind")}
     identity = {key: whole["metadata"][key] for key in ("name", "namespace") if key in whole["metadata"]}
     applied = api.apply(
@@ -226,7 +243,7 @@ class KubernetesFabricSink:
             current = self._api.get(NODEFABRICS, self._node)
         except ApiError as error:
             # An object of an older schema is unreadable; the sink writes it anew.
-            if error.not_found or (error.status == NO_RESPONSE and error.reason == "Unreadable"):
+            if error.not_found or error.unreadable:
                 return _NOTHING
             raise
         owned = any(reference.uid == owner.metadata.uid for reference in current.metadata.owner_references)

@@ -156,9 +156,10 @@ def test_without_its_node_nothing_is_written(api: FakeApi) -> None:
     assert api.calls == [("create", "nodes", "node-1")]
 
 
-def test_an_object_that_cannot_be_read_is_written_anew(api: FakeApi, sink: KubernetesFabricSink) -> None:
-    whole = {"apiVersion": "gkm.io/v1alpha1", "kind": "NodeFabric", "metadata": {"name": "node-1"}, "spec": 7}
-    api.create(UNTYPED, whole)
+@pytest.mark.parametrize("part", [{"spec": 7}, {"status": {"health": "of another version"}}], ids=["spec", "status"])
+def test_an_object_that_cannot_be_read_is_written_anew(api: FakeApi, sink: KubernetesFabricSink, part: Json) -> None:
+    whole = {"apiVersion": "gkm.io/v1alpha1", "kind": "NodeFabric", "metadata": {"name": "node-1"}}
+    api.put(UNTYPED, whole | {"spec": {"nodeName": "node-1"}} | part)
     with pytest.raises(ApiError, match="cannot be read"):
         api.get(NODEFABRICS, "node-1")
     sink.publish(GOOD)

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 from threading import Event
+from typing import Any
 
 import pytest
 from gkm.api.nodes import GPUGroup, NodeCacheStatus, NodeStatus
 from gkm.kube.errors import ApiError
-from gkm.kube.resources import CLUSTERGKMCACHENODES, GKMCACHENODES, NODES
+from gkm.kube.resources import CLUSTERGKMCACHENODES, GKMCACHENODES, NODES, Resource
 from gkm_agent.interfaces import NotWritten
 from gkm_agent.kubernetes.sinks import FIELD_MANAGER, KubernetesStatusSink
 from gkm_agent.kubernetes.source import KubernetesSource
@@ -109,6 +110,31 @@ def test_removing_is_idempotent(sink: KubernetesStatusSink) -> None:
         sink.remove("ml-apps")
 
     assert sink.scopes() == set()
+
+
+@pytest.mark.parametrize("scope", ["ml-apps", None])
+@pytest.mark.parametrize("is_wanted", [True, False])
+def test_an_object_of_another_version_stops_no_report(
+    api: FakeApi,
+    sink: KubernetesStatusSink,
+    scope: str | None,
+    is_wanted: bool,  # noqa: FBT001 -- a parameter
+) -> None:
+    resource: Resource[Any] = CLUSTERGKMCACHENODES if scope is None else GKMCACHENODES
+    sink.publish(scope, STATUS)
+    (stored,) = api.stored(resource.plural)
+    api.put(resource.of(dict), stored | {"status": {"caches": {"llama": {"state": "OfAnotherVersion"}}}})
+    with pytest.raises(ApiError, match="cannot be read"):
+        api.get(resource, "node-1", scope)
+    publisher = StatusPublisher(sink)
+    publisher.set({"other": STATUS, scope: STATUS} if is_wanted else {"other": STATUS})
+
+    assert publisher.write(), "one unreadable object of this node keeps its reports from the API"
+
+    if is_wanted:
+        assert without_conditions(api.get(resource, "node-1", scope).status) == STATUS
+    else:
+        assert api.find(resource.of(dict), "node-1", scope) is None, "its old report stays for ever"
 
 
 CALLS: dict[str, Callable[[KubernetesStatusSink], object]] = {
