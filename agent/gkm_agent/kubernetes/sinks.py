@@ -189,7 +189,12 @@ class KubernetesFabricSink:
         owner = known_owner(self._owner(), self._node)
         with api_errors():
             # The labels first, because schedulers act on them.
-            self._label(owner, report.labels)
+            try:
+                self._label(owner, report.labels)
+            except ApiError as error:
+                if not error.unavailable:
+                    self._publish_status(owner, report.status)
+                raise
             self._publish_status(owner, report.status)
 
     def invalidate(self) -> None:

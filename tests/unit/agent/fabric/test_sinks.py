@@ -130,6 +130,16 @@ def test_a_view_that_lags_behind_our_own_patch_is_not_patched_again(api: FakeApi
     assert writes(api).count(("merge", "nodes")) == 1
 
 
+def test_labels_that_are_refused_keep_no_status_from_the_api(api: FakeApi, sink: KubernetesFabricSink) -> None:
+    refused = ApiError(403, "Forbidden", "a policy of the cluster allows no labels")
+    api.fault = lambda verb, plural: refused if (verb, plural) == ("merge", "nodes") else None
+    with pytest.raises(NotWritten, match="allows no labels"):
+        sink.publish(GOOD)
+    stored = api.find(NODEFABRICS, "node-1")
+    assert stored, "the controllers learn nothing of the fabric, because another object refuses its labels"
+    assert stored.status.domain == DOMAIN
+
+
 def test_a_deleted_object_is_written_again_after_invalidation(api: FakeApi, sink: KubernetesFabricSink) -> None:
     sink.publish(GOOD)
     moment = api.get(NODEFABRICS, "node-1").status.last_updated
