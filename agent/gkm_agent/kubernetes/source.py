@@ -93,7 +93,7 @@ class KubernetesSource:
         if labels is None:
             return []
         objects: list[Cache] = [*self._caches.values(), *self._cluster_caches.values()]
-        found = (wanted_of(cache, self._name) for cache in objects if is_for(cache, labels))
+        found = (self._wanted(cache, labels) for cache in objects)
         return sorted((cache for cache in found if cache is not None), key=lambda cache: str(cache.ref))
 
     def start(self) -> None:
@@ -136,8 +136,14 @@ class KubernetesSource:
                 extra=fields(count=len(unknown), caches=shown or None, why=why),
             )
 
-    def _on_change(self, _old: object, _new: object) -> None:
-        self._changed.set()
+    def _wanted(self, cache: Cache | None, labels: dict[str, str]) -> WantedCache | None:
+        return wanted_of(cache, self._name) if cache is not None and is_for(cache, labels) else None
+
+    def _on_change(self, old: Cache | None, new: Cache | None) -> None:
+        # Every node that reports a cache, and every pod that mounts it, changes its totals.
+        labels = self._labels
+        if labels is None or self._wanted(old, labels) != self._wanted(new, labels):
+            self._changed.set()
 
     def _on_node(self, old: NodeView | None, new: NodeView | None) -> None:
         if new is not None:

@@ -181,6 +181,29 @@ def test_caches_meant_for_other_nodes_and_deleted_ones_are_not_wanted(api: FakeA
     assert wanted.ref.name == "here"
 
 
+def test_what_changes_nothing_for_this_node_does_not_wake_its_agent(
+    api: FakeApi, source: KubernetesSource, changed: Event
+) -> None:
+    put(api, verified(cache()))
+    put(api, cache("elsewhere", nodeSelector={"pool": "cpu"}))
+    until(lambda: len(source._caches.values()) == 2, "both are seen")
+    until(source.caches, "one is wanted")
+    changed.clear()
+    # Every pod that mounts a cache changes its totals, wherever it runs.
+    api.merge(WHOLE, "llama", {"status": {"podsUsing": 7, "readyNodes": 9}}, "ml-apps", subresource="status")
+    for image in ("registry.example/team/cache:2", "registry.example/team/cache:3"):
+        api.merge(WHOLE, "elsewhere", {"spec": {"image": image}}, "ml-apps")
+
+    def last_is_seen() -> bool:
+        found = source._caches.get("elsewhere", "ml-apps")
+        return found is not None and found.spec.image.endswith(":3")
+
+    until(last_is_seen, "the earlier changes were handed on")
+    assert not changed.is_set(), "the agents of all nodes make a pass for each pod of the cluster that mounts a cache"
+    api.merge(WHOLE, "llama", {"spec": {"pinned": True}}, "ml-apps")
+    assert changed.wait(scaled(10))
+
+
 def test_a_new_label_of_the_node_is_followed(api: FakeApi, source: KubernetesSource) -> None:
     api.create(GKMCACHES, cache(nodeSelector={"zone": "a"}))
     api.merge(NODES, "node-1", {"metadata": {"labels": {"zone": "a"}}})
