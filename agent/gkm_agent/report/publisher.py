@@ -172,25 +172,29 @@ class ScopedStatuses:
         self._written: dict[str | None, NodeStatus | None] | None = None
 
     def publish(self, statuses: Mapping[str | None, NodeStatus]) -> None:
-        """Implement Sink.publish. A scope that fails does not stop the others."""
+        """Implement Sink.publish. A scope that fails does not stop the others, unless the server requests a pause."""
         if self._written is None:
             self._written = dict.fromkeys(self._sink.scopes())
         failures: list[tuple[str | None, NotWritten]] = []
-        for scope, status in statuses.items():
-            if self._written.get(scope) != status:
-                try:
-                    self._sink.publish(scope, status)
-                    self._written[scope] = status
-                except NotWritten as error:
-                    failures.append((scope, error))
-        for scope in [scope for scope in self._written if scope not in statuses]:
+        for scope in dict.fromkeys((*statuses, *self._written)):
             try:
-                self._sink.remove(scope)
-                del self._written[scope]
+                self._write(self._written, scope, statuses.get(scope))
             except NotWritten as error:
                 failures.append((scope, error))
+                if error.retry_after:
+                    break
         if failures:
             raise _summary(failures)
+
+    def _write(
+        self, written: dict[str | None, NodeStatus | None], scope: str | None, status: NodeStatus | None
+    ) -> None:
+        if status is None:
+            self._sink.remove(scope)
+            del written[scope]
+        elif written.get(scope) != status:
+            self._sink.publish(scope, status)
+            written[scope] = status
 
     def invalidate(self) -> None:
         """Implement Sink.invalidate."""

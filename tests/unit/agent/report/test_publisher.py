@@ -84,6 +84,26 @@ def test_a_scope_that_fails_stops_no_other() -> None:
     assert sink.held == {"stuck": READY, "a": READY}
 
 
+def test_a_server_that_requests_a_pause_gets_no_request_for_the_other_scopes() -> None:
+    class Busy(FakeSink):
+        tried: ClassVar[list[str | None]] = []
+
+        def publish(self, scope: str | None, status: NodeStatus) -> None:
+            del status
+            self.tried.append(scope)
+            raise NotWritten("too many requests", 7.0)
+
+        def remove(self, scope: str | None) -> None:
+            self.tried.append(scope)
+            raise NotWritten("too many requests", 7.0)
+
+    publisher = StatusPublisher(sink := Busy({"old": READY}))
+    publisher.set({"a": READY, "b": READY, None: READY})
+
+    assert not publisher.write()
+    assert sink.tried == ["a"], "an overloaded server gets a request for each namespace, although it asked for a pause"
+
+
 def test_its_thread_writes_what_is_set_and_tries_again() -> None:
     sink = FakeSink(away=True)
     publisher = StatusPublisher(sink, SOON, SOON)
