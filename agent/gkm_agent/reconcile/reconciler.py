@@ -221,11 +221,16 @@ class Reconciler:
                 if ref not in desired.caches:
                     raise
                 failed.add(ref)
-                self._record_end(desired.caches[ref], replace(failure_of(error), persisted=False))
-                observed[ref] = replace(observed[ref], attempt=self._retries.attempt_of(desired.caches[ref]))
-                _LOG.exception(
-                    "cache reconcile failed, tried again later", extra=fields(cache=str(ref), why=str(error))
-                )
+                wanted, failure = desired.caches[ref], replace(failure_of(error), persisted=False)
+                attempt = self._retries.attempt_of(wanted)
+                if attempt is not None and self._clock() < attempt.next_try:
+                    self._unpersisted.record(wanted, failure)  # the same again is no news
+                else:
+                    self._record_end(wanted, failure)
+                    _LOG.exception(
+                        "cache reconcile failed, tried again later", extra=fields(cache=str(ref), why=str(error))
+                    )
+                observed[ref] = replace(observed[ref], attempt=self._retries.attempt_of(wanted))
         pulls = {ref: action for ref, action in actions if isinstance(action, StartPull) and ref not in failed}
         self._start_pulls(pulls, desired, observed)
         return observed

@@ -313,6 +313,31 @@ def test_a_failure_that_cannot_be_noted_for_any_reason_is_a_failure(
     assert said.next_try
 
 
+def test_a_disk_that_stays_full_is_reported_and_logged_once_for_each_pause(
+    node: Node, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(_layout: Layout, _pointer: Pointer) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(pointers, "save", full)
+    node.source.wanted = [WantedCache(REF, IMAGE, None, PullHold("", "waiting for the controllers"))]
+    said = []
+    for _ in range(3):
+        assert not node.settle()
+        said.append(node.status())
+        node.now += 0.5
+
+    def logged() -> int:
+        return sum(line.getMessage().startswith("cache reconcile failed") for line in caplog.records)
+
+    assert said[0].reason == Reason.DISK_FULL
+    assert said == said[:1] * 3, "each pass moves the time of the next attempt, so each pass writes to the API"
+    assert logged() == 1, "each pass adds a traceback to the full disk"
+    node.now += 600
+    assert not node.settle()
+    assert logged() == 2
+
+
 def test_a_ready_cache_of_empty_files_is_not_looked_through_again(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.want("llama", digest=digest_of("one"))
     assert node.settle()
