@@ -68,11 +68,11 @@ def _listed(path: Path) -> tuple[FileList, int] | None:
 
 
 def exists(layout: Layout, digest: str) -> bool:
-    """Return whether the store has the content directory of an entry, without a check of its file list."""
+    """Return whether the store has the content directory of an entry, and it can be looked at; reads no file list."""
     # The agent calls this for hundreds of caches in each reconcile: one system call and no extra path objects.
     try:
         return stat.S_ISDIR(os.lstat(f"{layout.entry(digest)}/{CONTENT}").st_mode)
-    except (FileNotFoundError, NotADirectoryError):
+    except OSError:
         return False
 
 

@@ -53,6 +53,12 @@ def as_a_link_to_nowhere(path: Path) -> None:
     path.symlink_to("nowhere")
 
 
+def as_a_link_to_itself(path: Path) -> None:
+    """No system call can look at what lies in it, as on a disk that answers with EIO."""
+    entry.remove_tree(path)
+    path.symlink_to(path.name)
+
+
 def as_a_link_to_a_directory(path: Path) -> None:
     elsewhere = path.parent.parent / "elsewhere"
     path.rename(elsewhere)
@@ -68,6 +74,7 @@ DAMAGES = [
     with_a_link_for_content,
     as_a_file,
     as_a_link_to_nowhere,
+    as_a_link_to_itself,
     as_a_link_to_a_directory,
 ]
 
@@ -108,10 +115,11 @@ def test_what_a_link_in_the_store_leads_to_is_left_as_it_is(node: Node) -> None:
     assert content.stat().st_mode & 0o222 == 0
 
 
-def test_a_ready_cache_that_lost_its_content_is_fetched_again(node: Node) -> None:
+@pytest.mark.parametrize("damage", [without_content, as_a_link_to_itself])
+def test_a_ready_cache_that_lost_its_content_is_fetched_again(node: Node, damage: Callable[[Path], None]) -> None:
     node.want("llama")
     node.settle()
-    without_content(node.layout.entry(ONE))
+    damage(node.layout.entry(ONE))
 
     assert node.settle()
     assert is_whole(node)
