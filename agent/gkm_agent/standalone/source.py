@@ -63,7 +63,7 @@ class FileSource:
         self._changed = changed
         self._interval = interval
         self._files: dict[str, _File] = {}
-        self._listed = False
+        self._listed = self._was_listed = False
         self._lock = Lock()
         self._stop = Event()
         self._thread = Thread(target=self._run, name="static source", daemon=True)
@@ -98,9 +98,9 @@ class FileSource:
         self._thread.start()
 
     def wait(self, seconds: float) -> bool:
-        """Implement CacheSource.wait; `start` has read the directory already."""
+        """Implement CacheSource.wait; `start` has tried to read the directory already."""
         del seconds
-        return True
+        return self._was_listed
 
     def stop(self) -> None:
         """Implement CacheSource.stop."""
@@ -124,7 +124,7 @@ class FileSource:
         after = {name: self._read(name, stamp, before.get(name)) for name, stamp in listed.items()}
         with self._lock:
             changed = after != before or not self._listed
-            self._files, self._listed = after, True
+            self._files, self._listed, self._was_listed = after, True, True
         if changed:
             self._changed.set()
 

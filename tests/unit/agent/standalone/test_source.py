@@ -171,6 +171,18 @@ def test_a_file_beyond_all_measure_is_not_read(directory: Path) -> None:
     assert (source.caches(), source.synced) == ([], False)
 
 
+def test_before_its_directory_is_there_an_agent_has_observed_no_caches(tmp_path: Path) -> None:
+    source = FileSource(tmp_path / "mounted-later", Event())
+    source.scan()
+    assert not source.wait(0), "/readyz reports an agent that has not seen its caches as ready"
+    (tmp_path / "mounted-later").mkdir()
+    source.scan()
+    assert source.wait(0)
+    (tmp_path / "mounted-later").rmdir()
+    source.scan()
+    assert source.wait(0)
+
+
 def test_a_directory_that_disappears_deletes_nothing(directory: Path) -> None:
     place = directory / "manifests"
     place.mkdir()
