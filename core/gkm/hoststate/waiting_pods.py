@@ -28,7 +28,8 @@ def mark_waiting(layout: Layout, ref: CacheRef) -> None:
 def is_pod_waiting(layout: Layout, ref: CacheRef) -> bool:
     """Return whether a pod has recently waited for a cache."""
     try:
-        return time.time() - layout.waiting_file(ref).lstat().st_mtime < EXPIRY_SECONDS
+        # A time in the future means that the clock was set back.
+        return 0 <= time.time() - layout.waiting_file(ref).lstat().st_mtime < EXPIRY_SECONDS
     except OSError:
         return False
 

@@ -1,5 +1,8 @@
 """Pods that wait for a cache, or started without it, because it fits no GPU of the node: in status and metrics."""
 
+import os
+import time
+
 import pytest
 from gkm.gpus.values import Inventory
 from gkm.hoststate import waiting_pods
@@ -46,3 +49,11 @@ def test_pods_that_started_before_a_cache_was_ready_are_not(node: Node, gpus: tu
     waiting_pods.mark_waiting(node.layout, REF)
     node.settle()
     assert (node.status().state, node.status().pods_without_cache, node.status().pod_waits) == ("Ready", 0, False)
+
+
+def test_a_mark_from_before_the_clock_was_set_back_is_no_waiting_pod(node: Node) -> None:
+    waiting_pods.mark_waiting(node.layout, REF)
+    assert waiting_pods.is_pod_waiting(node.layout, REF)
+    later = time.time() + 8 * 3600
+    os.utime(node.layout.waiting_file(REF), (later, later))
+    assert not waiting_pods.is_pod_waiting(node.layout, REF), "its pod is reported as waiting for eight hours"
