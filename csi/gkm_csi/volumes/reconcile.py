@@ -121,10 +121,11 @@ def _read(layout: Layout) -> tuple[list[VolumeRecord], list[str]]:
 
 
 def _exists(path: Path) -> bool:
+    """Return whether a target exists; True also for one that cannot be looked at."""
     try:
         path.lstat()
-    except (FileNotFoundError, NotADirectoryError):
-        return False
+    except OSError as error:
+        return not isinstance(error, FileNotFoundError | NotADirectoryError)
     return True
 
 

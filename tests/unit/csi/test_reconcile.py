@@ -79,6 +79,17 @@ def test_a_failed_repair_does_not_stop_the_start(caplog: pytest.LogCaptureFixtur
         assert "record without a mount" not in caplog.text  # there was none where there is no record
 
 
+def test_a_target_that_cannot_be_looked_at_does_not_stop_the_start() -> None:
+    with node_files() as files:
+        loop = files.kubelet / "loop"
+        loop.symlink_to(loop)
+        records.save(files.layout, record("csi-1", str(loop / "mount")))
+
+        reconcile(files.layout, VolumeRecords(files.layout), Mounter(files.layout, files.kubelet))
+
+        assert records.load(files.layout, "csi-1"), "what cannot be looked at is not known to be gone"
+
+
 def test_a_removed_record_is_logged_with_its_cache(caplog: pytest.LogCaptureFixture) -> None:
     with node_files() as files:
         records.save(files.layout, record("csi-1", "/k/pods/gone/mount"))
