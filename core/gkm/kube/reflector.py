@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from threading import Event, Lock, RLock, Thread
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from gkm.hoststate.logs import fields
 from gkm.hoststate.pacing import Backoff
@@ -15,6 +15,7 @@ from gkm.kube.memory import bounded
 from gkm.kube.resources import Resource
 
 T = TypeVar("T")
+P = ParamSpec("P")
 _LOG = logging.getLogger(__name__)
 
 _SHORT_WATCH_SECONDS = 1.0
@@ -250,13 +251,7 @@ class Reflector(Generic[T]):
             "watched object exceeds the limits of GKM, not used",
             extra=fields(object=f"{self.resource.kind} {name}", why=why),
         )
-        try:
-            self._on_refused(self.resource, entry, why)
-        except Exception:  # noqa: BLE001 -- a handler must not end the watch
-            _LOG.exception(
-                "watch handler failed for an object that exceeds the limits",
-                extra=fields(resource=self.resource.plural),
-            )
+        self._call(self._on_refused, self.resource, entry, why)
 
     def _delete(self, key: Key) -> None:
         with self._delivery:
@@ -269,9 +264,9 @@ class Reflector(Generic[T]):
         for reader in self._readers:
             self._call(reader, old, new)
 
-    def _call(self, reader: OnChange[T], old: T | None, new: T | None) -> None:
+    def _call(self, handler: Callable[P, None], *arguments: P.args, **named: P.kwargs) -> None:
         try:
-            reader(old, new)
+            handler(*arguments, **named)
         except Exception:  # noqa: BLE001 -- a handler must not end the watch
             _LOG.exception("watch handler failed, event dropped", extra=fields(resource=self.resource.plural))
 
