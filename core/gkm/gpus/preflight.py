@@ -68,7 +68,8 @@ class Preflight:
 
 def check(targets: Iterable[GpuTarget], gpus: Iterable[Gpu]) -> Preflight:
     """Return which GPUs can use a cache that was built for `targets`, and why the others cannot."""
-    return _checked(tuple(dict.fromkeys(normalize_target(target) for target in targets)), tuple(gpus))
+    distinct = dict.fromkeys(normalize_target(target) for target in targets)
+    return _checked(tuple(distinct), tuple(gpu.comparable for gpu in gpus))
 
 
 def unusable(gpus: Iterable[Gpu]) -> list[str]:

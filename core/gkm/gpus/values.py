@@ -96,6 +96,11 @@ class Gpu(Struct, frozen=True):
             return fatal
         return next(iter(self.faults), Fault("reading", "NO_DATA", "the driver did not report the kind of GPU"))
 
+    @property
+    def comparable(self) -> "Gpu":
+        """Return this GPU without values that change every second."""
+        return replace(self, power_state="", links=())
+
 
 class Inventory(Struct, frozen=True):
     """The GPUs of one reading of the machine. No GPUs and no errors mean a machine without GPUs."""
@@ -116,7 +121,7 @@ class Inventory(Struct, frozen=True):
     @property
     def comparable(self) -> "Inventory":
         """Return this reading without values that change every second, for comparison with another."""
-        return replace(self, gpus=tuple(replace(gpu, power_state="", links=()) for gpu in self.gpus))
+        return replace(self, gpus=tuple(gpu.comparable for gpu in self.gpus))
 
 
 def printable(text: str, limit: int = 256) -> str:

@@ -6,7 +6,7 @@ from gkm.api.errors import Reason
 from gkm.api.targets import GpuTarget
 from gkm.gpus import preflight
 from gkm.gpus.preflight import MAX_MESSAGE
-from gkm.gpus.values import Gpu, MigDevice
+from gkm.gpus.values import Gpu, LinkErrors, MigDevice
 from hypothesis import given
 from hypothesis import strategies as st
 from support.gpus.preflight_values import gpu, target, with_driver
@@ -239,3 +239,12 @@ def test_another_target_never_removes_a_gpu_from_the_verdict(
     after = {index for group in preflight.check([*built, more], present).compatible for index in group.ids}
 
     assert before <= after
+
+
+def test_a_verdict_holds_for_the_next_reading_whose_counters_have_grown() -> None:
+    preflight._checked.cache_clear()
+    for number in range(3):
+        read = msgspec.structs.replace(gpu(), links=(LinkErrors(0, replays=number),), power_state=f"P{number}")
+        assert preflight.check([target()], [read]).fits
+    misses = preflight._checked.cache_info().misses
+    assert misses == 1, "each reading is checked anew for each cache, and the cache of verdicts holds 512 readings"
