@@ -63,7 +63,9 @@ class FileSource:
         self._changed = changed
         self._interval = interval
         self._files: dict[str, _File] = {}
-        self._listed = self._was_listed = False
+        self._listed: bool | None = None
+        """Whether the last scan could list the directory, None before the first."""
+        self._was_listed = False
         self._lock = Lock()
         self._stop = Event()
         self._thread = Thread(target=self._run, name="static source", daemon=True)
@@ -72,7 +74,7 @@ class FileSource:
     def synced(self) -> bool:
         """Implement CacheSource.synced."""
         with self._lock:
-            return self._listed and all(file.manifests is not None for file in self._files.values())
+            return bool(self._listed) and all(file.manifests is not None for file in self._files.values())
 
     def caches(self) -> list[WantedCache]:
         """Implement CacheSource.caches; if two manifests name one cache, the first file by name wins."""
@@ -111,7 +113,7 @@ class FileSource:
         try:
             listed = _listed(self._directory)
         except OSError as error:
-            if self._listed or not self._files:
+            if self._listed is not False:
                 _LOG.error(
                     "directory of cache manifests not listed, known caches are kept",
                     extra=fields(directory=str(self._directory), why=str(error)),

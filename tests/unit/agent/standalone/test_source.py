@@ -171,9 +171,13 @@ def test_a_file_beyond_all_measure_is_not_read(directory: Path) -> None:
     assert (source.caches(), source.synced) == ([], False)
 
 
-def test_before_its_directory_is_there_an_agent_has_observed_no_caches(tmp_path: Path) -> None:
+def test_before_its_directory_is_there_an_agent_has_observed_no_caches(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     source = FileSource(tmp_path / "mounted-later", Event())
-    source.scan()
+    for _ in range(3):
+        source.scan()
+    assert len(caplog.records) == 1, "a line every two seconds, as long as the directory is not there"
     assert not source.wait(0), "/readyz reports an agent that has not seen its caches as ready"
     (tmp_path / "mounted-later").mkdir()
     source.scan()
