@@ -33,6 +33,8 @@ MAX_FILES = 10_000
 MAX_BYTES = 1 << 20
 _SUFFIXES = {".yaml", ".yml", ".json"}
 DEFAULT_NAMESPACE = "default"  # as kubectl
+_UNKNOWN = 0, 0, 0
+"""The stamp of a file that cannot be looked at."""
 MAX_DOCUMENTS = 1000
 
 
@@ -133,8 +135,9 @@ class FileSource:
     def _read(self, name: str, stamp: tuple[int, int, int], before: _File | None) -> _File:
         if before is not None and before.stamp == stamp:
             return before
+        path = self._directory / name
         try:
-            return _File(stamp, manifests_in(read_bounded((self._directory / name).resolve(), MAX_BYTES)))
+            return _File(stamp, manifests_in(read_bounded(Path(os.path.realpath(path, strict=True)), MAX_BYTES)))
         except (OSError, UnreadableState, BadManifest) as error:
             _LOG.error(
                 "cache manifest unreadable, its last readable version is used if known",
@@ -158,8 +161,11 @@ def _listed(directory: Path) -> dict[str, tuple[int, int, int]]:
                 status = entry.stat()
             except FileNotFoundError:
                 continue
-            if stat.S_ISREG(status.st_mode):
-                found[entry.name] = (status.st_mtime_ns, status.st_size, status.st_ino)
+            except OSError:
+                found[entry.name] = _UNKNOWN
+            else:
+                if stat.S_ISREG(status.st_mode):
+                    found[entry.name] = (status.st_mtime_ns, status.st_size, status.st_ino)
             if len(found) > MAX_FILES:
                 raise OSError(f"the directory has more than {MAX_FILES} manifests")
     return found

@@ -136,6 +136,18 @@ def test_a_file_that_never_was_good_leaves_the_source_incomplete(directory: Path
     assert source.synced
 
 
+def test_a_link_that_leads_nowhere_hides_no_other_manifest(directory: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (directory / "llama.yaml").write_text(CACHE)
+    (directory / "loop.yaml").symlink_to("loop.yaml")
+    source = source_of(directory)
+    assert source.caches() == [LLAMA], "one link that cannot be followed keeps all manifests from the agent"
+    assert not source.synced
+    assert [vars(line).get("file") for line in caplog.records] == ["loop.yaml"]
+    (directory / "loop.yaml").unlink()
+    source.scan()
+    assert source.synced
+
+
 def test_of_two_manifests_for_one_cache_the_first_counts(directory: Path) -> None:
     (directory / "b.yaml").write_text(CACHE.replace("cache:1", "cache:2"))
     (directory / "a.yaml").write_text(CACHE + "---" + CACHE.replace("cache:1", "cache:3"))
