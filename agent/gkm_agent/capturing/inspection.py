@@ -24,7 +24,6 @@ from gkm.images.assembly.triton import version_in
 from gkm.images.cache import Format
 from gkm.images.captured.content import Hardware, PackedFile, content_digest
 from gkm.images.local_image import StreamHasher
-from gkm.runtimes.layout import FileKind
 from gkm.runtimes.placement import directory_of, joined
 from gkm.runtimes.triton import ELF, ELF_SUFFIXES, GROUP
 
@@ -48,7 +47,6 @@ class Inspection:
 
     hardware: Hardware
     files: list[PackedFile]
-    left_out: int
 
     @property
     def size_bytes(self) -> int:
@@ -107,8 +105,7 @@ def inspect(content: Path, inventory: Inventory, max_bytes: int, kept: Collectio
         for cache, name in zip(caches, names, strict=True)
         for file in files[cache.directory]
     ]
-    incomplete = sum(map(len, files.values())) - len(packed)
-    return Inspection(hardware, sorted(packed, key=lambda file: file.path), read.left_out + incomplete)
+    return Inspection(hardware, sorted(packed, key=lambda file: file.path))
 
 
 def _measured(inventory: Inventory) -> dict[GpuTarget, Gpu]:
@@ -167,7 +164,6 @@ class _Reader:
     """Reads every file once."""
 
     limits: _Limits
-    left_out: int = 0
     compiled: CompiledTargets = field(default_factory=CompiledTargets)
     _versions: set[str] = field(default_factory=set)
 
@@ -179,7 +175,7 @@ class _Reader:
     def directory(self, part: CapturedPart) -> list[PackedFile]:
         """Read all files that belong to a cache; return them, relative to its directory."""
         files = []
-        for entry in walk(part.directory, part.selection, self._pass_over):
+        for entry in walk(part.directory, part.selection):
             if not entry.directory:
                 self.limits.count(entry)
                 files.append(self._file(entry))
@@ -190,9 +186,6 @@ class _Reader:
         if self.compiled.is_ambiguous:
             named = " and ".join(escape(target.arch_name) for target in sorted(self.compiled.named_in))
             raise GKMError(Reason.METADATA_INVALID, f"the compiled files are for more than one kind of GPU: {named}")
-
-    def _pass_over(self, _path: str, kind: FileKind, _size: int) -> None:
-        self.left_out += kind is not FileKind.OTHER_CACHE
 
     def _file(self, entry: TreeEntry) -> PackedFile:
         self._check(entry)

@@ -56,8 +56,6 @@ class Progress(Struct, frozen=True, rename="camel"):
     content_digest: Annotated[str, Meta(max_length=71)] = ""
     files: _Count = 0
     size_bytes: _Count = 0
-    left_out: _Count = 0
-    """Paths of captured files and directories that belong to no cache, and are not in the image."""
     digest: Annotated[str, Meta(max_length=71)] = ""
     """Digest of the image; set from the state PACKED on."""
     repository: Annotated[str, Meta(max_length=525)] = ""

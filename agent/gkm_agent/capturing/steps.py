@@ -152,7 +152,6 @@ class CaptureSteps:
             content_digest=found.content_digest,
             files=len(found.files),
             size_bytes=found.size_bytes,
-            left_out=found.left_out,
             base=str(base) if base else "",
             attempts=before.attempts,
         )
