@@ -22,12 +22,10 @@ from gkm.gpus.driver_calls import DriverCalls
 from gkm.gpus.values import (
     MAX_GPUS,
     MAX_LINKS,
-    MAX_MIG_DEVICES,
     Gpu,
     GpuFabricInfo,
     Inventory,
     LinkErrors,
-    MigDevice,
     printable,
 )
 
@@ -120,7 +118,6 @@ def _gpu(index: int, driver: str, cuda: str) -> Gpu:
     address = query("nvmlDeviceGetPciInfo", lambda: str(pynvml.nvmlDeviceGetPciInfo(handle).busId), "", optional=True)
     power = query("nvmlDeviceGetPowerState", lambda: pynvml.nvmlDeviceGetPowerState(handle), -1, optional=True)
     mig = query("nvmlDeviceGetMigMode", lambda: pynvml.nvmlDeviceGetMigMode(handle)[0], 0, optional=True) == 1
-    parts = _mig_devices(caller, handle) if mig else ()
     attached = _fabric(caller, handle)
     return Gpu(
         index=index,
@@ -134,44 +131,10 @@ def _gpu(index: int, driver: str, cuda: str) -> Gpu:
         memory_mib=memory >> 20,
         pci_address=pci.normalized(address),
         mig=mig,
-        mig_devices=parts,
         power_state=f"P{power}" if pynvml.NVML_PSTATE_0 <= power <= pynvml.NVML_PSTATE_15 else "",
         fabric=attached,
         links=_links(caller, handle) if attached is not None else (),
         faults=caller.faults,
-    )
-
-
-def _mig_devices(caller: DriverCalls, gpu: object) -> tuple[MigDevice, ...]:
-    """Return the MIG devices of a GPU in MIG mode; a failed call is a fault of the GPU.
-
-    A MIG device has the compute capability of its GPU (NVIDIA Multi-Instance GPU User Guide), so a cache that fits the
-    GPU fits it. NVML counts slots; many of them are empty, and NVML returns NOT_FOUND for those.
-    """
-    slots = caller.query("nvmlDeviceGetMaxMigDeviceCount", lambda: pynvml.nvmlDeviceGetMaxMigDeviceCount(gpu), 0)
-    handles = [_mig_handle(caller, gpu, slot) for slot in range(min(slots, MAX_MIG_DEVICES))]
-    return tuple(_mig_device(caller, handle) for handle in handles if handle is not None)
-
-
-def _mig_handle(caller: DriverCalls, gpu: object, slot: int) -> object | None:
-    def device() -> object | None:
-        try:
-            handle: object = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, slot)
-        except pynvml.NVMLError_NotFound:
-            return None
-        return handle
-
-    return caller.query("nvmlDeviceGetMigDeviceHandleByIndex", device, None)
-
-
-def _mig_device(caller: DriverCalls, handle: object) -> MigDevice:
-    name = caller.query("nvmlDeviceGetName", lambda: pynvml.nvmlDeviceGetName(handle), "", optional=True)
-    memory = caller.query("nvmlDeviceGetMemoryInfo", lambda: pynvml.nvmlDeviceGetMemoryInfo(handle).total, 0)
-    return MigDevice(
-        # NVML names it after its GPU: "NVIDIA A100-SXM4-80GB MIG 1g.10gb".
-        profile=printable(name.rpartition("MIG ")[2]),
-        uuid=printable(caller.query("nvmlDeviceGetUUID", lambda: pynvml.nvmlDeviceGetUUID(handle), "")),
-        memory_mib=memory >> 20,
     )
 
 

@@ -6,7 +6,6 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 MAX_GPUS = 1024
-MAX_MIG_DEVICES = 64
 MAX_LINKS = 36
 """NVML_NVLINK_MAX_LINKS of nvml.h 13."""
 # The probe's output comes from drivers and firmware: bounded, printable ASCII, or the reading as a whole is refused.
@@ -56,19 +55,11 @@ class LinkErrors(Struct, frozen=True):
     """Times that the link went down and was trained again, or not."""
 
 
-class MigDevice(Struct, frozen=True):
-    """A part of an NVIDIA GPU that is allocated separately: `profile` is `1g.10gb`, `uuid` begins with `MIG-`."""
-
-    profile: Text = ""
-    uuid: Text = ""
-    memory_mib: Size = 0
-
-
 class Gpu(Struct, frozen=True):
     """One GPU. `arch` is "90" for sm_90, or "gfx942"; empty when it could not be read.
 
-    `pci_address` has the form of sysfs (`0000:01:00.0`). A GPU in MIG mode is one GPU: a cache that fits it fits its
-    MIG devices, so they have no own architecture and share its index. `power_state` is P0 (busy) to P15.
+    `pci_address` has the form of sysfs (`0000:01:00.0`). A GPU in MIG mode is one GPU: its MIG devices have its
+    architecture, so a cache that fits it fits them. `power_state` is P0 (busy) to P15.
     """
 
     index: Index
@@ -82,7 +73,6 @@ class Gpu(Struct, frozen=True):
     memory_mib: Size = 0
     pci_address: Text = ""
     mig: bool = False
-    mig_devices: Annotated[tuple[MigDevice, ...], Meta(max_length=MAX_MIG_DEVICES)] = ()
     power_state: Text = ""
     fabric: GpuFabricInfo | None = None
     links: Annotated[tuple[LinkErrors, ...], Meta(max_length=MAX_LINKS)] = ()

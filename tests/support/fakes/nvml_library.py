@@ -28,23 +28,7 @@ A100: Gpu = {
     "memory_mib": 81920,
     "mig": 0,
 }
-MIG_A100: Gpu = {
-    **A100,
-    "mig": 1,
-    "mig_devices": [
-        {
-            "name": "NVIDIA A100-SXM4-80GB MIG 3g.40gb",
-            "uuid": "MIG-0e2b5a0c-6a51-5f34-a2cf-3f3ff2b0d001",
-            "memory_mib": 40192,
-        },
-        None,
-        {
-            "name": "NVIDIA A100-SXM4-80GB MIG 1g.10gb",
-            "uuid": "MIG-0e2b5a0c-6a51-5f34-a2cf-3f3ff2b0d002",
-            "memory_mib": 9728,
-        },
-    ],
-}
+MIG_A100: Gpu = {**A100, "mig": 1}
 GB200: Gpu = {
     "name": "NVIDIA GB200",
     "compute_capability": [10, 0],

@@ -3,7 +3,6 @@
  * The file is named by GKM_FAKE_NVML and read at every nvmlInit, as a new driver is seen by a new process:
  *   {"driver_version": "570.86.15", "cuda_driver_version": 12080, "errors": {CALL: ERROR},
  *    "gpus": [{"name", "uuid", "compute_capability": [9, 0], "memory_mib", "pci", "mig", "power_state",
- *              "mig_devices": [{"name", "uuid", "memory_mib", "errors": {CALL: ERROR}}, null],
  *              "fabric": {"cluster_uuid", "clique_id", "state", "status", "health_mask", "health_summary", "version",
  *                         "cliques": [{"type", "id"}], "clique_count"},
  *              "fields": {FIELD: [a number for each scope, or null]},
@@ -22,7 +21,7 @@
 #define MAX_FILE (1 << 20)
 #define VERSION(structure, number) ((unsigned)(sizeof(structure) | ((number) << 24)))
 
-enum { SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7,
+enum { SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, INSUFFICIENT_SIZE = 7,
        DRIVER_NOT_LOADED = 9, FUNCTION_NOT_FOUND = 13, VERSION_MISMATCH = 25, UNKNOWN = 999 };
 
 static const struct { int number; const char *name, *text; } errors[] = {
@@ -198,22 +197,6 @@ EXPORT int nvmlDeviceGetPowerState(const char *gpu, unsigned *state) {
     const char *said = result ? NULL : json_member(gpu, "power_state");
     if (result || !said || *said == 'n') return result ? result : NOT_SUPPORTED; /* n: null */
     *state = (unsigned)json_number(said, 0);
-    return SUCCESS;
-}
-
-EXPORT int nvmlDeviceGetMaxMigDeviceCount(const char *gpu, unsigned *count) {
-    int result = device_call(gpu, "nvmlDeviceGetMaxMigDeviceCount");
-    if (result == SUCCESS) *count = json_count(json_member(gpu, "mig_devices"));
-    return result;
-}
-
-/* A MIG device is an object of its own, so the calls about a GPU answer for it as well; null is an empty place. */
-EXPORT int nvmlDeviceGetMigDeviceHandleByIndex(const char *gpu, unsigned index, const char **device) {
-    int result = device_call(gpu, "nvmlDeviceGetMigDeviceHandleByIndex");
-    const char *part = result ? NULL : json_item(json_member(gpu, "mig_devices"), index);
-    if (result || !part) return result ? result : INVALID_ARGUMENT;
-    if (*part != '{') return NOT_FOUND;
-    *device = part;
     return SUCCESS;
 }
 

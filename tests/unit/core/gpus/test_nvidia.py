@@ -6,7 +6,7 @@ import pynvml
 import pytest
 from gkm.gpus.groups import groups
 from gkm.gpus.nvidia import cuda_version
-from gkm.gpus.values import Gpu, GpuFabricInfo, LinkErrors, MigDevice
+from gkm.gpus.values import Gpu, GpuFabricInfo, LinkErrors
 from support.fakes.nvml_library import A100, GB200, H100, MIG_A100
 from support.gpus.inventories import Reading
 
@@ -133,25 +133,16 @@ def test_the_links_of_a_gpu_without_a_fabric_are_not_read(reading: Reading) -> N
     assert reading({**H100, "fields": {"161": [3]}}).gpus[0].links == ()
 
 
-def test_mig_devices_are_parts_of_their_gpu_and_share_its_index(reading: Reading) -> None:
+def test_a_gpu_in_mig_mode_is_one_gpu(reading: Reading) -> None:
     found = reading(H100, MIG_A100, A100)
 
-    assert [(gpu.index, gpu.mig, len(gpu.mig_devices)) for gpu in found.gpus] == [
-        (0, False, 0),
-        (1, True, 2),
-        (2, False, 0),
-    ]
-    assert found.gpus[1].mig_devices == (
-        MigDevice("3g.40gb", "MIG-0e2b5a0c-6a51-5f34-a2cf-3f3ff2b0d001", 40192),
-        MigDevice("1g.10gb", "MIG-0e2b5a0c-6a51-5f34-a2cf-3f3ff2b0d002", 9728),
-    )
-    assert found.gpus[1].faults == ()
+    assert [(gpu.index, gpu.mig, gpu.faults) for gpu in found.gpus] == [(0, False, ()), (1, True, ()), (2, False, ())]
 
 
 def test_a_gpu_that_knows_no_mig_mode_has_no_fault(reading: Reading) -> None:
     gpu = reading({**H100, "mig": None}).gpus[0]
 
-    assert (gpu.mig, gpu.mig_devices, gpu.faults) == (False, (), ())
+    assert (gpu.mig, gpu.faults) == (False, ())
 
 
 def test_gpus_that_are_partitioned_differently_share_a_group_because_they_run_the_same(reading: Reading) -> None:
@@ -175,16 +166,10 @@ def test_a_gpu_that_runs_nothing_is_unusable_however_much_of_it_is_read(reading:
 
 
 def test_a_fatal_fault_precedes_any_number_of_lesser_ones(reading: Reading) -> None:
-    part = {
-        "name": "\xff",
-        "uuid": "\xff",
-        "memory_mib": 1,
-        "errors": {"nvmlDeviceGetMemoryInfo": "NVML_ERROR_GPU_IS_LOST"},
-    }
-    gpu = reading({**MIG_A100, "name": "\xff", "uuid": "\xff", "mig_devices": [part] * 64}).gpus[0]
+    lost = {"nvmlDeviceGetMemoryInfo": "NVML_ERROR_GPU_IS_LOST"}
+    gpu = reading({**H100, "name": "\xff", "uuid": "\xff", "errors": lost}).gpus[0]
 
     assert [fault.code for fault in gpu.faults] == ["GPU_IS_LOST", "UNREADABLE", "UNREADABLE"]
-    assert len(gpu.mig_devices) == 64
 
 
 def test_a_lost_gpu_is_reported_beside_its_healthy_neighbours(reading: Reading) -> None:

@@ -18,7 +18,7 @@ from gkm.gpus.groups import groups
 from gkm.gpus.targets import NormalizedTarget
 from gkm.gpus.values import Inventory
 from support.fakes import nvml_library, pci_devices
-from support.fakes.nvml_library import A100, GB200, H100, MIG_A100
+from support.fakes.nvml_library import A100, GB200, H100
 from support.gpus import nvml_readings
 from support.gpus.inventories import Reading
 from support.host.waiting import scaled
@@ -35,8 +35,6 @@ OPTIONAL = {
     "nvmlDeviceGetPowerState",
 }
 PER_GPU = sorted({*IDENTITY, *OPTIONAL, "nvmlDeviceGetUUID", "nvmlDeviceGetName", "nvmlDeviceGetMemoryInfo"})
-PER_MIG_GPU = ["nvmlDeviceGetMaxMigDeviceCount", "nvmlDeviceGetMigDeviceHandleByIndex"]
-PER_MIG_DEVICE = ["nvmlDeviceGetUUID", "nvmlDeviceGetName", "nvmlDeviceGetMemoryInfo"]
 SYSTEM = [
     "nvmlInit",
     "nvmlSystemGetDriverVersion",
@@ -54,17 +52,8 @@ def failing(call: str, error: str) -> dict[str, Any]:
 
 def machines_of(error: str) -> dict[str, dict[str, Any]]:
     """Return the machines for one error: each call in turn fails with it."""
-    part = MIG_A100["mig_devices"][0]
-    parts = [{**part, **failing(call, error)} for call in PER_MIG_DEVICE]
     return {
         "gpu": nvml_library.described(gpus=[*({**FULL, **failing(call, error)} for call in PER_GPU), A100]),
-        "mig": nvml_library.described(
-            gpus=[
-                *({**MIG_A100, **failing(call, error)} for call in PER_MIG_GPU),
-                *({**MIG_A100, "mig_devices": [part]} for part in parts),
-                A100,
-            ]
-        ),
         **{call: nvml_library.described(gpus=[H100], errors={call: f"NVML_ERROR_{error}"}) for call in SYSTEM},
     }
 
@@ -111,23 +100,7 @@ def test_any_answer_about_a_gpu_costs_only_its_field(product: Product, error: st
 
 
 @pytest.mark.parametrize("error", ERRORS)
-def test_any_answer_about_mig_costs_only_its_field(product: Product, error: str) -> None:
-    found = product.of(error, "mig")
-
-    assert found.errors == ()
-    assert found.gpus[-1].fatal_fault is None
-    for call, gpu in zip([*PER_MIG_GPU, *PER_MIG_DEVICE], found.gpus, strict=False):
-        # That a place is empty is no fault; a name that a driver does not give is none either.
-        forgiven = (call, error) == ("nvmlDeviceGetMigDeviceHandleByIndex", "NOT_FOUND") or (
-            call == "nvmlDeviceGetName" and error in ABSENT
-        )
-        assert [(fault.call, fault.code) for fault in gpu.faults] == ([] if forgiven else [(call, error)])
-        assert gpu.arch == "80"
-        assert (gpu.fatal_fault is not None) == (error in FATAL)
-
-
-@pytest.mark.parametrize("error", ERRORS)
-@pytest.mark.parametrize("machine", ["gpu", "mig", *SYSTEM])
+@pytest.mark.parametrize("machine", ["gpu", *SYSTEM])
 def test_no_error_makes_a_gpu_compatible_that_cannot_be_used(product: Product, error: str, machine: str) -> None:
     found = product.of(error, machine)
 
