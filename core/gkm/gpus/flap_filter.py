@@ -54,9 +54,7 @@ def _with_missing(missing: list[Gpu], reading: Inventory) -> Inventory:
         f"{count_of(len(missing), 'GPU')} {agree(len(missing), 'has', 'have')} vanished since the last reading",
     )
     fault = Fault("reading", NOT_READY, printable(errors[0], 200))
-    missing_gpus = tuple(
-        replace(gpu, arch="", power_state="", fabric=None, links=(), faults=(fault,)) for gpu in missing
-    )
+    missing_gpus = tuple(replace(gpu, arch="", fabric=None, links=(), faults=(fault,)) for gpu in missing)
     # Without the vendor before it, a vendor's indices start at 0 again (gkm.gpus.probe).
     first = max(gpu.index for gpu in missing) + 1
     used = {gpu.index for gpu in missing}

@@ -116,7 +116,8 @@ def _gpu(index: int, driver: str, cuda: str) -> Gpu:
     model = query("nvmlDeviceGetName", lambda: pynvml.nvmlDeviceGetName(handle), "")
     memory = query("nvmlDeviceGetMemoryInfo", lambda: pynvml.nvmlDeviceGetMemoryInfo(handle).total, 0)
     address = query("nvmlDeviceGetPciInfo", lambda: str(pynvml.nvmlDeviceGetPciInfo(handle).busId), "", optional=True)
-    power = query("nvmlDeviceGetPowerState", lambda: pynvml.nvmlDeviceGetPowerState(handle), -1, optional=True)
+    # Only its errors are used: a GPU that is lost or has no power answers with one.
+    query("nvmlDeviceGetPowerState", lambda: pynvml.nvmlDeviceGetPowerState(handle), None, optional=True)
     mig = query("nvmlDeviceGetMigMode", lambda: pynvml.nvmlDeviceGetMigMode(handle)[0], 0, optional=True) == 1
     attached = _fabric(caller, handle)
     return Gpu(
@@ -131,7 +132,6 @@ def _gpu(index: int, driver: str, cuda: str) -> Gpu:
         memory_mib=memory >> 20,
         pci_address=pci.normalized(address),
         mig=mig,
-        power_state=f"P{power}" if pynvml.NVML_PSTATE_0 <= power <= pynvml.NVML_PSTATE_15 else "",
         fabric=attached,
         links=_links(caller, handle) if attached is not None else (),
         faults=caller.faults,

@@ -59,7 +59,7 @@ class Gpu(Struct, frozen=True):
     """One GPU. `arch` is "90" for sm_90, or "gfx942"; empty when it could not be read.
 
     `pci_address` has the form of sysfs (`0000:01:00.0`). A GPU in MIG mode is one GPU: its MIG devices have its
-    architecture, so a cache that fits it fits them. `power_state` is P0 (busy) to P15.
+    architecture, so a cache that fits it fits them.
     """
 
     index: Index
@@ -73,7 +73,6 @@ class Gpu(Struct, frozen=True):
     memory_mib: Size = 0
     pci_address: Text = ""
     mig: bool = False
-    power_state: Text = ""
     fabric: GpuFabricInfo | None = None
     links: Annotated[tuple[LinkErrors, ...], Meta(max_length=MAX_LINKS)] = ()
     faults: Annotated[tuple[Fault, ...], Meta(max_length=MAX_FAULTS)] = ()
@@ -89,7 +88,7 @@ class Gpu(Struct, frozen=True):
     @property
     def comparable(self) -> "Gpu":
         """Return this GPU without values that change every second."""
-        return replace(self, power_state="", links=())
+        return replace(self, links=())
 
 
 class Inventory(Struct, frozen=True):

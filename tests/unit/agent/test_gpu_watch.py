@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from gkm.gpus.flap_filter import MISSING_SECONDS
 from gkm.gpus.inventory import InventoryReader
-from gkm.gpus.values import Inventory
+from gkm.gpus.values import Inventory, LinkErrors
 from gkm_agent.gpus import MISSING_GPU_SECONDS, NOT_READ, GpuWatch
 from support.fakes import nvml_library, pci_devices
 from support.fakes.nvml_library import A100, GB200, H100
@@ -145,11 +145,11 @@ def test_fabric_that_changes_is_seen(machine: Machine) -> None:
 
 
 def test_readings_that_change_every_second_wake_no_agent(machine: Machine) -> None:
-    machine.has({**H100, "power_state": 8})
+    machine.has({**GB200, "fields": {"161": [8]}})
 
-    found = machine.has({**H100, "power_state": 0})
+    found = machine.has({**GB200, "fields": {"161": [9]}})
 
-    assert found.gpus[0].power_state == "P0"
+    assert found.gpus[0].links == (LinkErrors(0, replays=9),)
     assert not machine.changed.is_set()
 
 

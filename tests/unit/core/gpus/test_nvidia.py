@@ -149,13 +149,6 @@ def test_gpus_that_are_partitioned_differently_share_a_group_because_they_run_th
     assert [group.ids for group in groups(reading(MIG_A100, A100).gpus)] == [[0, 1]]
 
 
-@pytest.mark.parametrize(("state", "said"), [(0, "P0"), (8, "P8"), (15, "P15"), (32, ""), (None, "")])
-def test_the_power_state_is_read_where_nvml_knows_it(reading: Reading, state: int | None, said: str) -> None:
-    gpu = reading({**H100, "power_state": state}).gpus[0]
-
-    assert (gpu.power_state, gpu.faults) == (said, ())
-
-
 @pytest.mark.parametrize("code", ["GPU_IS_LOST", "RESET_REQUIRED", "INSUFFICIENT_POWER", "GPU_NOT_FOUND"])
 def test_a_gpu_that_runs_nothing_is_unusable_however_much_of_it_is_read(reading: Reading, code: str) -> None:
     gpu = reading({**H100, "errors": {"nvmlDeviceGetPowerState": f"NVML_ERROR_{code}"}}).gpus[0]

@@ -242,7 +242,7 @@ def test_another_target_never_removes_a_gpu_from_the_verdict(
 def test_a_verdict_holds_for_the_next_reading_whose_counters_have_grown() -> None:
     preflight._checked.cache_clear()
     for number in range(3):
-        read = msgspec.structs.replace(gpu(), links=(LinkErrors(0, replays=number),), power_state=f"P{number}")
+        read = msgspec.structs.replace(gpu(), links=(LinkErrors(0, replays=number),))
         assert preflight.check([target()], [read]).fits
     misses = preflight._checked.cache_info().misses
     assert misses == 1, "each reading is checked anew for each cache, and the cache of verdicts holds 512 readings"
