@@ -37,7 +37,7 @@ from gkm.images.registries.writes import RegistryWrites
 _LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 MAX_RESUMES = 5
-"""How often a broken download of a blob is resumed without progress; an attempt that received bytes is no failure."""
+"""How often a broken download of a blob is resumed at one source; an attempt that received no byte is the last."""
 _PARTIAL = 206
 MAX_REFERRER_PAGES = 8
 MAX_REFERRER_BYTES = 1 << 20
@@ -98,7 +98,8 @@ class Registry(RegistryWrites):
     def blob(self, ref: Reference, download: BlobDownload) -> None:
         """Download the missing bytes of a blob; they are verified only when this method returns.
 
-        A download that breaks off resumes as long as each attempt receives bytes, and then at the next source.
+        A download that breaks off resumes up to MAX_RESUMES times while each attempt receives bytes, then at the next
+        source.
 
         Raises:
             GKMError: as `manifest`; DIGEST_MISMATCH for wrong bytes or a wrong length, which a mirror may have sent
@@ -243,22 +244,22 @@ class Registry(RegistryWrites):
 
     def _download_rest(self, source: str, ref: Reference, download: BlobDownload) -> None:
         """Receive the missing bytes of a blob from one response."""
-        deadline = self.deadline_at(source, ref, download.missing)
+        # Of the whole blob: a registry without ranges sends it from its start.
+        deadline = self.deadline_at(source, ref, download.descriptor.size)
         headers = {"Range": f"bytes={download.received}-"} if download.received else {}
         with self._read(source, ref, f"blobs/{download.descriptor.digest}", headers, deadline) as response:
-            before = download.received
-            known = before if response.status == OK else 0
+            known = download.received if response.status == OK else 0
             range_sent = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
             if response.status == _PARTIAL and (range_sent is None or int(range_sent[1]) != download.received):
                 raise wrong_blob(ref.name, download.descriptor, "answered with another part than the requested one")
             try:
-                begun = time.monotonic()
+                begun, sent = time.monotonic(), 0
                 for part in read_chunks(response, known + download.missing, deadline):
-                    self._check_rate(time.monotonic() - begun, download.received - before)
+                    self._check_rate(time.monotonic() - begun, sent)
+                    sent += len(part)
                     # A registry without range support sends the blob from its start: skip the bytes that we have.
                     known, fresh = max(0, known - len(part)), part[known:]
-                    if fresh:
-                        download.receive(fresh)
+                    download.receive(fresh)  # also without a byte: the receiver can end the download
             except GKMError as error:
                 if error.reason is Reason.TOO_LARGE:
                     raise wrong_blob(ref.name, download.descriptor, "longer than its manifest says") from error

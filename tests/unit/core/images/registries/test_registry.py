@@ -1,6 +1,7 @@
 """The client against a registry that demands credentials, breaks off, redirects, or is slow."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -149,6 +150,20 @@ def test_a_registry_without_ranges_sends_it_again_from_the_start(site: Site) -> 
         faults.Fault(f"blobs/{layer.digest}", lambda _: faults.Answer(200, {}, body)),
     )
     assert fetched(site.client, site.ref, layer) == body
+
+
+def test_what_a_registry_without_ranges_sends_again_is_not_too_slow(site: Site) -> None:
+    """The bytes that are there already did not count: their resume ended after 30 seconds, each time."""
+    layer = layer_of(site)
+    body, start = blob_of(site.image, layer.digest), layer.size - 100
+    slow = faults.Fault(f"blobs/{layer.digest}", lambda _: faults.Answer(200, {}, body), drip=(layer.size // 30, 0.02))
+    site.real.misbehave(slow)
+    limits = replace(LIMITS, request=0.2, min_rate=layer.size // 10)
+    parts: list[bytes] = []
+    download = BlobDownload(layer, parts.append)
+    download.resume([body[:start]])
+    client_of(site.real, limits=limits).blob(site.ref, download)
+    assert b"".join(parts) == body[start:]
 
 
 def test_the_mirror_comes_first_and_the_registry_after_its_failure(site: Site, built: LocalImage) -> None:
