@@ -117,7 +117,7 @@ NOT_FOREIGN = {
     "core/gkm/api/msgspec_warmup.py": "decodes nothing",
     "core/gkm/hoststate/files.py": "our own files, at most 4 MiB",
     f"{IMAGES}assembly/damage.py": "a file of the builder; gkm.api.json_limits limits its values",
-    f"{IMAGES}assembly/factors_file.py": "a file of the builder; refused, it would be packed with its secrets",
+    f"{IMAGES}assembly/factors_file.py": "a file of the builder; one that it cannot read is packed as an empty object",
     f"{IMAGES}assembly/table_entries.py": "at most 4 MiB, and no value becomes an object",
     f"{IMAGES}signatures/rules_child.py": "its memory is limited by the kernel",
     f"{IMAGES}signatures/required_attestations.py": "a signed statement; gkm.api.json_limits limits its values",

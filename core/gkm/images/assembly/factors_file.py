@@ -2,7 +2,8 @@
 
 vLLM never reads the file, so the image may contain a changed one. A variable with KEY, TOKEN, SECRET or PASSWORD in its
 name is left out of manifest.json unless it is null. In the file itself it becomes null if it is a text: numbers are
-settings of vLLM (VLLM_MAX_TOKENS_PER_EXPERT_FP4_MOE). A file without secrets stays the same, byte for byte.
+settings of vLLM (VLLM_MAX_TOKENS_PER_EXPERT_FP4_MOE). A file without secrets stays the same, byte for byte. A file that
+cannot be read may hold secrets, such as one of a vLLM that was killed while it wrote: the image has `{}` in its place.
 """
 
 import json
@@ -31,15 +32,19 @@ def is_factors(entry: TreeEntry) -> bool:
 def redact(entry: TreeEntry) -> RedactedFile | None:
     """Return vLLM's factors file without secrets; None if it has no secrets, or for another file.
 
+    A file of more than MAX_BYTES is not read.
+
     Raises:
         GKMError: CONTENT_MISMATCH when it changed while it was read.
         OSError: it cannot be read.
     """
-    return without_secrets(entry.read()) if is_factors(entry) else None
+    if entry.directory or entry.name != FACTORS:
+        return None
+    return without_secrets(entry.read() if entry.size <= MAX_BYTES else b"")
 
 
 def without_secrets(data: bytes) -> RedactedFile | None:
-    """Return a JSON text without secrets; None if it contains no secrets, or is no JSON."""
+    """Return a JSON text without secrets, `{}` for a text that is no JSON; None if it contains no secrets."""
     names: set[str] = set()
 
     def cleaned(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -51,7 +56,7 @@ def without_secrets(data: bytes) -> RedactedFile | None:
         value = json.loads(data, object_pairs_hook=cleaned)
         return RedactedFile(json.dumps(value, indent=2).encode(), tuple(sorted(names))) if names else None
     except (ValueError, RecursionError):
-        return None
+        return RedactedFile(b"{}", ())
 
 
 def public(env: Mapping[str, object]) -> dict[str, object]:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from gkm.images.assembly import factors_file
 from gkm.images.assembly import image as images
 from gkm.images.assembly.contents import scan_directory
 from gkm.images.assembly.versions import DependencyVersions
@@ -99,6 +100,29 @@ def test_a_component_that_is_not_listed_loses_its_secrets_too(tmp_path: Path, be
     files, manifest, warnings = packed(tmp_path / "cache", tmp_path)
     assert SECRET.encode() not in b"".join([*files.values(), manifest])
     assert len(warnings) == 1
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        b'{"env":{"VLLM_API_KEY":"%b",',
+        b'{"env":{"VLLM_API_KEY":"%b"},"code_hash":"\xff"}',
+        b'{"env":{"VLLM_API_KEY":"%b"},"code_hash":' + b"7" * 5000 + b"}",
+        b'{"env":{"VLLM_API_KEY":"%b"}}' + b" " * 6000,
+    ],
+    ids=["cut off", "no text", "a number out of range", "too large to read"],
+)
+def test_a_file_that_cannot_be_read_takes_no_secret_into_an_image(
+    tmp_path: Path, damaged: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A vLLM that was killed while it wrote leaves the beginning of the file: it was packed as it was."""
+    monkeypatch.setattr(factors_file, "MAX_BYTES", 6000)
+    binary(tmp_path / "cache", ptx("75"))
+    other = f"torch_compile_cache/{OTHER_HASH}/rank_0_0/backbone/cache_key_factors.json"
+    put(tmp_path / "cache", other, damaged % SECRET.encode())
+    files, manifest, _ = packed(tmp_path / "cache", tmp_path)
+    assert SECRET.encode() not in b"".join([*files.values(), manifest]), "the damaged file was packed as it is"
+    assert files[other] == b"{}"
 
 
 def test_a_warning_about_many_names_is_one_line_of_plain_characters(tmp_path: Path) -> None:
