@@ -13,6 +13,9 @@ from gkm.mounts.relocation.rewrite_result import RewriteResult, is_usable_path
 
 MAX_BYTES: Final = 4 << 20
 """Limit of bytes of an index; it has 430 bytes for each graph, so 17 batch sizes of 62 parts have 450 KiB."""
+MAX_REWRITTEN_BYTES: Final = 8 << 20
+"""Limit of bytes of all directories in a rewritten index, which is in memory four times. A mount path of 1,024 bytes
+adds 1 MiB to the index of 17 batch sizes."""
 MISS: Final = b"{}\n"
 """An index without graphs: vLLM compiles every one."""
 
@@ -27,6 +30,8 @@ def rewritten(index: bytes, directory: str, siblings: Collection[str]) -> Rewrit
     graph whose artifact is missing is left out, so that vLLM compiles it instead of failing.
     """
     graphs = _parsed(index)
+    if len(graphs) * len(ascii(directory)) > MAX_REWRITTEN_BYTES:
+        return RewriteResult(MISS, complete=False)
     moved = {key: _moved(key, value, directory, siblings) for key, value in graphs.items()}
     resolved = {key: value for key, value in moved.items() if value is not None}
     if not resolved:

@@ -206,6 +206,22 @@ def test_more_than_any_cache_has_is_refused(
         written(content, tree)
 
 
+def test_small_files_that_a_mount_path_makes_large_are_refused(
+    tmp_path: Path, tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """100,000 of them filled the disk of a node with 6 GB, beside the budget of the store."""
+    monkeypatch.setattr(tree_writer, "MAX_REWRITTEN_BYTES", 1 << 20)
+    top = tmp_path / "content"
+    top.mkdir()
+    for number in range(64):
+        (top / str(number)).touch()
+    group = json.dumps({"child_paths": list(map(str, range(64)))})
+    for number in range(20):
+        (top / f"__grp__{number}.json").write_text(group)
+    with pytest.raises(Unrelocatable, match="more than 1048576 bytes"):
+        written(top, tree, MountPath("/" + "/".join(["d" * 200] * 5)))
+
+
 def test_thousands_of_groups_in_one_directory_are_all_rewritten(tmp_path: Path, tree: Path) -> None:
     top = tmp_path / "content"
     top.mkdir()

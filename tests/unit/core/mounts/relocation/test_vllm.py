@@ -47,6 +47,13 @@ def test_newer_versions_wrap_the_handle_in_a_mapping() -> None:
     assert handles(result.data) == {key: {"graph_handle": (FIRST, f"{NEW}/{FIRST}"), "cache_key": "abc"}}
 
 
+def test_an_index_whose_paths_take_too_much_memory_is_a_miss() -> None:
+    """An index of 1 MiB took 200 MiB in a deep directory: the CSI driver has 192 MiB."""
+    data = b"{%b}" % b"".join(b"(None, %d, 'c'): ('x', '')," % number for number in range(5_000))
+    result = rewritten(data, "/" + "d" * 2000, {"x"})
+    assert (len(result.data), result.complete) == (len(MISS), False)
+
+
 def test_the_index_of_a_large_model_is_rewritten_whole() -> None:
     # 17 sizes of a batch, 62 parts of the model: 1,054 graphs. A bound of 256 KiB made an empty index of it.
     sizes, parts = [(1, 8192), *((size, size) for size in (1, 2, 4, *range(8, 112, 8)))], range(62)
