@@ -184,7 +184,11 @@ def _token(transport: Transport, challenge: Challenge, login: Login, scope: str,
         if response.status != OK:
             pause = requested_pause(response.headers.get("Retry-After", ""))
             raise transport.unavailable(f"its token server answers {response.status}", retry_after=pause)
-        return _token_in(response, deadline)
+        try:
+            return _token_in(response, deadline)
+        except GKMError as error:
+            # An error about an answer would be one about the image: a refusal.
+            raise transport.unavailable(f"its token server sends no token: {error.message}") from error
 
 
 def _token_request(challenge: Challenge, login: Login, scope: str) -> RegistryRequest:

@@ -157,9 +157,9 @@ def test_a_token_server_that_is_busy_is_not_one_that_refuses(status: int, reason
         (b'{"token":null,"access_token":null}', Reason.UNAUTHORIZED),
         (b'{"token":"a\\r\\nX-Evil: 1"}', Reason.UNAUTHORIZED),
         (b'{"token":"\\u00e4"}', Reason.UNAUTHORIZED),
-        (b'{"token":7}', Reason.METADATA_INVALID),
-        (b"<html>", Reason.METADATA_INVALID),
-        (b'{"token":"' + b"x" * 100_000 + b'"}', Reason.TOO_LARGE),
+        (b'{"token":7}', Reason.REGISTRY_UNAVAILABLE),
+        (b"<html>", Reason.REGISTRY_UNAVAILABLE),
+        (b'{"token":"' + b"x" * 100_000 + b'"}', Reason.REGISTRY_UNAVAILABLE),
     ],
     ids=lambda value: str(value)[:30],
 )

@@ -7,6 +7,7 @@ from gkm.api.config import Policy, Verification
 from gkm.api.errors import Reason
 from gkm.images.signatures.verify import Verdict, Verifier
 from support.images.cache_registry import Site
+from support.images.private_registry import as_user, client, image_of, private
 from support.registry import faults
 from support.registry.faults import Fault
 from support.registry.push import Target
@@ -96,6 +97,20 @@ def test_a_lie_alone_is_a_refusal_with_its_reason(site: Site) -> None:
     answer = verdict(site)
     assert (answer.verified, answer.reason) == (False, Reason.SIGNATURE_INVALID)
     assert "cannot be read" in answer.message
+
+
+@pytest.mark.parametrize("page", [b"<html>maintenance", b"x" * 100_000])
+def test_a_page_in_place_of_a_token_leaves_the_verdict_open(page: bytes) -> None:
+    """It was a refusal: a proxy before the token server revoked caches that nodes served."""
+    with private() as registry:
+        ref = image_of(registry)
+        pinned = ref.pinned(client(as_user(registry, "robot"), registry).resolve(ref))
+        registry.misbehave(faults.Fault("/token", lambda answer: answer._replace(body=page)))
+        policy = Policy(keys=[KEY.public_pem.decode()])
+        ours = client(as_user(registry, "robot"), registry)
+        answer = Verifier(Verification(policies=[policy])).verify(ours, pinned, "team")
+        assert (answer.verified, answer.reason) == (None, Reason.REGISTRY_UNAVAILABLE)
+        assert "its token server sends no token" in answer.message
 
 
 def test_one_unreachable_bundle_hides_no_other(site: Site) -> None:
