@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Struct
 
 from gkm.api.errors import GKMError, Reason
 from gkm.hoststate.pacing import Backoff
@@ -54,7 +54,7 @@ class _Layers(Struct):
 
 
 class _Index(Struct):
-    manifests: list[dict[str, Any]] | None = field(default_factory=list)
+    manifests: list[dict[str, Any]] | None
 
 
 @dataclass(frozen=True, slots=True)

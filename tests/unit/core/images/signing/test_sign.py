@@ -233,6 +233,21 @@ def test_a_tag_with_other_content_is_not_overwritten(place: Place) -> None:
     assert json.loads(place.target.get(f"manifests/{place.tag}")[1]) == index
 
 
+def test_a_fallback_tag_that_names_an_image_is_not_overwritten() -> None:
+    """`cosign copy` names an image by its digest, which is also the tag of its referrers."""
+    # distribution-spec 1.1, "Pushing Manifests with Subject": a client reports another manifest than an index.
+    with Registry.start(referrers=False) as real:
+        place = Place(real)
+        image = place.target.get(f"manifests/{place.ref.target}")[1]
+        index = place.ref.target.replace(":", "-")
+        place.target.manifest(image, index)
+        signed = place.sign(private_key())
+        assert place.target.get(f"manifests/{index}")[1] == image, "the tag of the image was overwritten"
+        assert signed.missing[SignatureForm.BUNDLE].reason is Reason.METADATA_INVALID
+        assert f"{index} holds no signatures" in str(signed.missing[SignatureForm.BUNDLE])
+        assert list(signed.stored) == [SignatureForm.LEGACY]
+
+
 @pytest.mark.parametrize("status", [400, 403, 405, 409, 412, 422])
 def test_a_second_signer_gets_a_bundle_where_tags_are_immutable(status: int) -> None:
     with Registry.start() as real:
