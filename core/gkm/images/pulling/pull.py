@@ -12,7 +12,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -241,6 +241,8 @@ class ImageDownload:
         with ThreadPoolExecutor(min(CONNECTIONS, max(1, len(blobs))), "gkm-blob") as pool:
             tasks = [pool.submit(self._download_blob, number, blob) for number, blob in enumerate(blobs)]
             try:
+                for task in as_completed(tasks):
+                    task.result()
                 return [task.result() for task in tasks]
             except BaseException:
                 self._stop.set()

@@ -167,6 +167,26 @@ def test_one_bad_layer_ends_the_others(site: Site, layout: Layout) -> None:
     assert not list(layout.store.iterdir())
 
 
+def test_the_first_failure_ends_a_larger_layer_before_it(site: Site, layout: Layout) -> None:
+    """The layers were waited for in their order: the download of the first went on to its end."""
+    large, bad = tree(("io.triton.cache/a", b"x" * 200_000)), tree(("io.triton.cache/b", b"x"))
+    built = image_of_layers(large, bad)
+    ref = pushed(site, built)
+    first, second = (f"blobs/{layer['digest']}" for layer in json.loads(built.manifest)["layers"])
+    site.real.misbehave(faults.dripping(first, 2000, 0.02), faults.tampered(second))
+    reports: list[int] = []
+    with pytest.raises(GKMError, match="is of digest") as caught:
+        pull.fetch(
+            site.client,
+            cache.describe(site.client, ref),
+            layout,
+            max_bytes=MAX,
+            progress=lambda _, percent: reports.append(percent),
+        )
+    assert caught.value.reason is Reason.DIGEST_MISMATCH
+    assert max(reports) < 90, "the first layer was downloaded to its end"
+
+
 PULLER = """
 import sys
 from pathlib import Path
