@@ -148,7 +148,7 @@ class PullJob:
 
     def _unless_revoked(self, error: GKMError) -> Verdict:
         """Return the refusal that needs no registry; without one, raise the error of the registry."""
-        undecided = self.digest and (error.transient or error.reason is Reason.UNAUTHORIZED)
+        undecided = self.digest and error.inconclusive
         image, namespace = self.wanted.image, self.wanted.ref.namespace
         refusal = self.images.revoked(image, self.digest, namespace, self.signers) if undecided else None
         if refusal is None or refusal.allowed:

@@ -91,3 +91,8 @@ class GKMError(Exception):
     def transient(self) -> bool:
         """Return whether a later retry of the failed action can succeed."""
         return self.reason in TRANSIENT
+
+    @property
+    def inconclusive(self) -> bool:
+        """Return whether the error says nothing about the image: it is transient, or the registry denies access."""
+        return self.transient or self.reason is Reason.UNAUTHORIZED

@@ -206,7 +206,7 @@ def is_inconclusive(error: GKMError, *, private: bool) -> bool:
     for it as if it did not exist, and only the controllers have the credentials that the object or the configuration
     names.
     """
-    return error.transient or error.reason is Reason.UNAUTHORIZED or (private and error.reason is Reason.NOT_FOUND)
+    return error.inconclusive or (private and error.reason is Reason.NOT_FOUND)
 
 
 def _refusal(request: ReviewRequest, reason: Reason, message: str) -> ReviewResponse:

@@ -216,7 +216,7 @@ def verdict_outcome(
 
 def error_outcome(image: str, digest: str | None, error: GKMError) -> Outcome:
     """Return the outcome for a check that failed with an error."""
-    sure = not (error.transient or error.reason is Reason.UNAUTHORIZED)
+    sure = not error.inconclusive
     status, retry_after = FALSE if sure else UNKNOWN, error.retry_after
     return Outcome(image, digest, status, error.reason, str(error), settled=False, sure=sure, retry_after=retry_after)
 

@@ -15,7 +15,7 @@ from gkm.images.image_store import ImageSource
 from gkm.images.manifest import OCI_EMPTY, PREDICATE_ANNOTATION, Descriptor
 from gkm.images.reference import Reference
 from gkm.images.signatures.bundles import BUNDLE_PREFIX
-from gkm.images.signatures.discovery import MAX_MANIFEST_BYTES, is_transient, layers_in_tag
+from gkm.images.signatures.discovery import MAX_MANIFEST_BYTES, layers_in_tag
 from gkm.images.signatures.signature_formats import (
     DSSE,
     LEGACY_TYPE_ANNOTATION,
@@ -58,7 +58,7 @@ def attestation(registry: ImageSource, ref: Reference, found: Descriptor, predic
         raw = registry.small_blob(ref, layers[0], MAX_ATTESTATION_BYTES)
         return parse_bundle(raw, predicate_type, json_limits.check_predicate)
     except GKMError as error:
-        if is_transient(error):
+        if error.inconclusive:
             raise
         return None
 
@@ -160,7 +160,7 @@ class AttestationReader:
         try:
             return read()
         except GKMError as error:
-            if is_transient(error):
+            if error.inconclusive:
                 self.read_error = self.read_error or error
             else:
                 yield _unusable(form, error.message)

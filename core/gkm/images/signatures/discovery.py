@@ -48,7 +48,7 @@ class DiscoveredSignatures:
         try:
             return read()
         except GKMError as error:
-            if is_transient(error):
+            if error.inconclusive:
                 self.read_error = self.read_error or error
             else:
                 self.signatures.append(Signature(form, problem=error.message))
@@ -125,11 +125,6 @@ def _improbability(referrer: Descriptor) -> int:
         return 1 - (stated == SIGN_PREDICATE)
     # In the fallback index that cosign 3.1 writes, a bundle has the artifact type "empty".
     return _TYPES_BY_PROBABILITY.get(referrer.artifact_type, 4)
-
-
-def is_transient(error: GKMError) -> bool:
-    """Return whether an error says nothing about the image: the registry is unavailable or denies access."""
-    return error.transient or error.reason is Reason.UNAUTHORIZED
 
 
 def legacy_tag(ref: Reference) -> Reference:

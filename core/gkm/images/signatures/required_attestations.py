@@ -26,7 +26,6 @@ from gkm.images.image_store import ImageSource
 from gkm.images.manifest import decode
 from gkm.images.reference import Reference
 from gkm.images.signatures.attestations import AttestationReader, FetchedAttestation
-from gkm.images.signatures.discovery import is_transient
 from gkm.images.signatures.evaluation import TrustPolicy
 from gkm.images.signatures.rules_child import CPU_SECONDS, HEADROOM_BYTES, OUT_OF_MEMORY
 from gkm.images.signatures.signature_formats import Signature
@@ -88,7 +87,7 @@ class _Requirement:
             try:
                 problem = violation(self.required.rules, signature.payload or b"", until)
             except GKMError as error:
-                if is_transient(error):
+                if error.inconclusive:
                     raise
                 problem = error.message
             if not problem:

@@ -26,7 +26,7 @@ from gkm.images.reference import Reference
 from gkm.images.signatures import certificates, keyless, required_attestations
 from gkm.images.signatures.bundles import LogEntry
 from gkm.images.signatures.certificates import Untrusted
-from gkm.images.signatures.discovery import find_signatures, is_transient
+from gkm.images.signatures.discovery import find_signatures
 from gkm.images.signatures.evaluation import SignatureFinding, TrustPolicy
 from gkm.images.signatures.rekor import Rekor
 from gkm.images.signatures.required_attestations import AttestationFinding
@@ -127,7 +127,7 @@ class Verifier:
         try:
             verdict = self._verdict(registry, ref, namespace)
         except GKMError as error:
-            verdict = _undetermined(error) if is_transient(error) else _refused(error.reason, str(error))
+            verdict = _undetermined(error) if error.inconclusive else _refused(error.reason, str(error))
         return self._by_mode(verdict)
 
     def revoked(self, ref: Reference, namespace: str | None, signers: Sequence[Signer]) -> Verdict | None:

@@ -118,7 +118,7 @@ def _read(read: Callable[[], Signature | None]) -> Signature | None:
     try:
         return read()
     except GKMError as error:
-        if discovery.is_transient(error):
+        if error.inconclusive:
             raise
         return None
 
