@@ -134,7 +134,7 @@ def _blobs_in_bounds(layout: Layout, image: CacheImage) -> Iterator[None]:
     try:
         yield
     except GKMError as error:
-        if not error.transient:
+        if not error.inconclusive:
             with suppress(OSError):  # the sweep removes them later; the caller must see the refusal
                 files.drop(image.ref, image.layers)
         raise
@@ -278,7 +278,7 @@ class ImageDownload:
             try:
                 registry.blob(self.ref, download)
             except GKMError as error:
-                if error.reason is not Reason.REGISTRY_UNAVAILABLE:
+                if not error.inconclusive:
                     locked.path.unlink()  # the received bytes are useless for a resume
                 from_elsewhere = resumed_bytes or registry.has_mirrors(self.ref)
                 if is_last or not from_elsewhere or error.reason is not Reason.DIGEST_MISMATCH:

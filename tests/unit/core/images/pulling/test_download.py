@@ -187,6 +187,25 @@ def test_the_first_failure_ends_a_larger_layer_before_it(site: Site, layout: Lay
     assert max(reports) < 90, "the first layer was downloaded to its end"
 
 
+def test_bytes_stay_while_the_registry_denies_access(site: Site, layout: Layout) -> None:
+    """A credential that expires, or an address of a blob store, during a download threw away what had come."""
+    whole, partial = tree(("io.triton.cache/a", b"x" * 9000)), tree(("io.triton.cache/b", b"x" * 9000))
+    built = image_of_layers(whole, partial)
+    ref = pushed(site, built)
+    image = cache.describe(site.client, ref)
+    layer = image.layers[1].digest
+    site.real.misbehave(faults.truncated(f"blobs/{layer}", 3000, times=1), faults.status(layer, 403))
+    with pytest.raises(GKMError, match="answers 403") as caught:
+        pull.fetch(site.client, image, layout, max_bytes=MAX)
+    assert caught.value.reason is Reason.UNAUTHORIZED
+    name = f"*{layer.removeprefix('sha256:')}{blob_files.PART}"
+    assert [path.stat().st_size for path in layout.blobs.glob(name)] == [3000], "the bytes that had come are gone"
+    site.real.behave()
+    site.real.requests.clear()
+    assert pull.fetch(site.client, image, layout, max_bytes=MAX).files == 2
+    assert [request.headers["range"] for request in site.real.seen("GET", layer)] == ["bytes=3000-"]
+
+
 PULLER = """
 import sys
 from pathlib import Path
