@@ -56,8 +56,8 @@ class ImageCopy:
                 MAX_ARTIFACTS; as store.add_to_tag and store.store_referrer.
             OSError: a disk operation failed.
         """
-        image = self.source.manifest(self.origin)
-        images = [*self._images_in(image), image]
+        images = self._images()
+        image = images[-1]
         found = [each for one in images for each in attached(self.source, self.attached_at.pinned(one.digest))]
         wanted = [(self.origin, each) for each in images] + [(self.attached_at, each.manifest) for each in found]
         blobs = {blob.digest: (at, blob) for at, each in wanted if not each.is_index for blob in _blobs(each)}
@@ -71,12 +71,16 @@ class ImageCopy:
         self.target.store_manifest(self.destination, image.raw, image.media_type)
         return found
 
-    def _images_in(self, image: Manifest) -> list[Manifest]:
-        listed = (image.index().manifests or []) if image.is_index else []
-        if len(listed) > MAX_IMAGES:
-            what = f"{self.origin} is an index of {len(listed)} images, at most {MAX_IMAGES} are copied"
-            raise GKMError(Reason.TOO_LARGE, what, "name the digest of one image")
-        return [self.source.manifest(self.origin.pinned(each.digest)) for each in listed]
+    def _images(self) -> list[Manifest]:
+        """Return the image, and before an index what it names, which may be indexes too."""
+        found = [self.source.manifest(self.origin)]
+        for image in found:
+            listed = (image.index().manifests or []) if image.is_index else []
+            if len(found) + len(listed) > MAX_IMAGES + 1:
+                what = f"{self.origin} is an index of more than the {MAX_IMAGES} images that are copied"
+                raise GKMError(Reason.TOO_LARGE, what, "name the digest of one image")
+            found += [self.source.manifest(self.origin.pinned(each.digest)) for each in listed]
+        return found[::-1]
 
     def _copy_blob(self, at: Reference, blob: Descriptor, counter: ByteCounter) -> None:
         if self.target.blob_exists(self.destination, blob) or self.target.mount_blob(self.destination, blob, at):

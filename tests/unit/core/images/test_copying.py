@@ -12,7 +12,7 @@ from gkm.images import copying
 from gkm.images.archives.layout_store import LayoutStore
 from gkm.images.archives.local_source import ArchiveSource
 from gkm.images.copying import ImageCopy
-from gkm.images.image_store import ImageSource, ImageStore
+from gkm.images.image_store import ImageSource, ImageStore, find
 from gkm.images.local_image import LocalImage
 from gkm.images.local_reference import LocalReference
 from gkm.images.manifest import OCI_INDEX
@@ -135,6 +135,24 @@ def test_an_index_is_copied_with_its_images_and_their_signatures(
     assert place.manifest(there).raw == raw
     assert place.resolve(LocalReference("oci", str(tmp_path / "index"))) == digest
     assert verdict(place, there.pinned(image.digest), KEY).verified
+
+
+def test_an_index_of_indexes_is_copied_to_its_last_image(
+    real: Registry, layout: LocalReference, image: LocalImage, tmp_path: Path
+) -> None:
+    """The images of the inner index were left out, and the copy said that it was whole."""
+    ref, client = Reference.parse(f"{real.host}/team/index:1"), client_of(real)
+    to_registry(real, layout, "team/index:image")
+    child = {"mediaType": image.media_type, "digest": image.digest, "size": len(image.manifest)}
+    for tag in ("inner", "1"):
+        raw = json.dumps({"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [child]}).encode()
+        digest = push.manifest(client, ref.tagged(tag), raw, OCI_INDEX)
+        child = {"mediaType": OCI_INDEX, "digest": digest, "size": len(raw)}
+    there = LocalReference("oci", str(tmp_path / "index"), "all")
+    copied(client, ref, LayoutStore(there.path), there)
+    found = find(LayoutStore(there.path), there.pinned(image.digest))
+    assert found is not None, "the image of the inner index was left out"
+    assert verdict(LayoutStore(there.path), there.pinned(image.digest), KEY).verified
 
 
 def test_the_tag_names_the_image_when_its_signatures_are_stored(
