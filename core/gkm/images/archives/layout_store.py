@@ -151,6 +151,7 @@ class LayoutStore(LocalSource):
         names = {REF_NAME: tag} if tag else {}
         kept = [each for each in entries if not (tag and _replaces(each, listed.digest, tag))]
         index["manifests"] = [*kept, {**listed.to_json(), "annotations": names}]
+        self._check_count(len(index["manifests"]))
         files.replace(self._root / INDEX_FILE, msgspec.json.encode(index), durable=False)
 
     @contextmanager
@@ -178,10 +179,13 @@ class LayoutStore(LocalSource):
         if not self._root.is_dir():
             raise GKMError(Reason.NOT_FOUND, f"{self._root} is no layout: there is no such directory")
         listed = read_index(self._root).manifests or []
-        if len(listed) > MAX_LISTED:
-            what = f"the index of {self._root} lists {len(listed)} manifests, at most {MAX_LISTED} are read"
-            raise GKMError(Reason.TOO_LARGE, what, "write each image to a separate layout")
+        self._check_count(len(listed))
         return listed
+
+    def _check_count(self, count: int) -> None:
+        if count > MAX_LISTED:
+            what = f"the index of {self._root} lists {count} manifests, at most {MAX_LISTED} are read"
+            raise GKMError(Reason.TOO_LARGE, what, "write each image to a separate layout")
 
     def _named(self, ref: Reference, listed: list[Descriptor]) -> Descriptor:
         """Return the manifest with the tag of `ref`; without a tag, the only image."""

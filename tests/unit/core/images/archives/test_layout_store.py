@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from gkm.api.errors import GKMError, Reason
-from gkm.images.archives import oci_layout
+from gkm.images.archives import layout_store, oci_layout
 from gkm.images.archives.layout_store import MAX_LISTED, LayoutStore
 from gkm.images.copying import attached
 from gkm.images.local_image import BlobDownload, ByteCounter, LocalBlob, LocalImage
@@ -114,6 +114,17 @@ def test_two_images_need_a_tag(layout: Path, image: LocalImage) -> None:
 def test_a_tag_of_two_images_is_refused(layout: Path, image: LocalImage) -> None:
     listed(layout, image.manifest + b"\n", **{"org.opencontainers.image.ref.name": "1"})
     assert refused(layout, LayoutStore.resolve, tag="1").reason is Reason.METADATA_INVALID
+
+
+def test_a_layout_takes_no_more_manifests_than_are_read(
+    layout: Path, image: LocalImage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The manifest beyond the limit was written, and then no image of the layout could be read."""
+    monkeypatch.setattr(layout_store, "MAX_LISTED", 2)
+    push.image(LayoutStore(layout), ref_of(layout, "2"), image)
+    error = refused(layout, lambda place, ref: push.image(place, ref, image), tag="3")
+    assert (error.reason, "lists 3 manifests, at most 2 are read" in error.message) == (Reason.TOO_LARGE, True)
+    assert LayoutStore(layout).resolve(ref_of(layout, "2")) == image.digest
 
 
 def outside(layout: Path, image: LocalImage) -> None:
