@@ -252,7 +252,7 @@ def _parse(url: str) -> Proxy:
 
 
 def _variable(name: str) -> str:
-    return os.environ.get(name) or os.environ.get(name.upper(), "")
+    return os.environ.get(name.upper()) or os.environ.get(name, "")
 
 
 def is_excluded(host: str, port: int, no_proxy: str) -> bool:

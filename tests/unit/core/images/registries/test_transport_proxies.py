@@ -105,6 +105,15 @@ def named(**host: object) -> Client:
     return Client(Registries(hosts={NAMED.registry: RegistryHost(**host)}), limits=LIMITS)  # type: ignore[arg-type]
 
 
+def test_of_both_spellings_the_upper_case_one_counts_as_in_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """golang.org/x/net/http/httpproxy, FromEnvironment."""
+    monkeypatch.setenv("https_proxy", "http://lower.example:1")
+    monkeypatch.setenv("HTTPS_PROXY", "http://upper.example:2")
+    proxy = proxy_for(addresses.parse_address("https://registry.example/"))
+    assert proxy is not None
+    assert proxy.url == "http://upper.example:2"
+
+
 def test_a_registry_is_reached_through_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     with everything_by_proxy(monkeypatch) as (registry, relay):
         monkeypatch.setenv("http_proxy", f"http://robot:p%40ss@{relay.host}")
