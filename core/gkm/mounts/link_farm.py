@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from resource import getpagesize
 from typing import Final
@@ -114,12 +115,14 @@ def _fill(top: int, lowers: Sequence[int], names: Sequence[str], name: str, *, p
 
 def _top_names(lowers: Sequence[int]) -> Sequence[str]:
     # A relocated tree above them has no name at its top that the entry lacks.
-    layers = [proc_fd_path(lower) for lower in lowers[-_ALL_NAMES:]]
-    names = {name for layer in layers for name in os.listdir(layer)}  # noqa: PTH208 -- thousands: no path objects
+    names: set[str] = set()
+    for lower in lowers[-_ALL_NAMES:]:
+        with os.scandir(proc_fd_path(lower)) as entries:  # an image decides their number
+            names.update(entry.name for entry in islice(entries, MAX_NAMES + 1))
     if CONTENT in names:
         raise Unlinkable(f"the cache has the name {CONTENT} at its top, where the mount of its content is")
     if len(names) > MAX_NAMES:
-        raise Unlinkable(f"the cache has {len(names)} names at its top; a user namespace allows {MAX_NAMES}")
+        raise Unlinkable(f"the cache has more names at its top than the {MAX_NAMES} that a user namespace allows")
     return list(names)
 
 

@@ -1,10 +1,13 @@
 """Volumes for user namespaces, with real mounts: whole or absent, bounded, removed by one detach."""
 
+import os
 from pathlib import Path
 
 import pytest
+from gkm.hoststate.files import closing
 from gkm.mounts import link_farm
 from support.csi import mounting
+from support.host.memory import traced_below
 
 pytestmark = pytest.mark.mounts
 
@@ -191,7 +194,7 @@ def test_an_empty_volume_has_no_link(tmp_path: Path) -> None:
     ("prepare", "why"),
     [
         ('(root / "lower" / CONTENT).mkdir()', "has the name .gkm at its top"),
-        ("link_farm.MAX_NAMES = 1", "has 2 names at its top; a user namespace allows 1"),
+        ("link_farm.MAX_NAMES = 1", "has more names at its top than the 1 that a user namespace allows"),
     ],
 )
 def test_names_that_cannot_be_links_are_refused_before_anything_is_mounted(
@@ -210,6 +213,19 @@ def test_names_that_cannot_be_links_are_refused_before_anything_is_mounted(
         assert mounts() == []
         """,
     )
+
+
+def test_names_beyond_the_limit_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """200,000 of 160 bytes took 50 MiB in each of the four threads of the CSI driver, which has 192 MiB."""
+    monkeypatch.setattr(link_farm, "MAX_NAMES", 10)
+    for number in range(2_000):
+        (tmp_path / f"{number:0160}").touch()
+    with (
+        closing(os.open(tmp_path, os.O_PATH)) as lower,
+        traced_below(100 << 10),
+        pytest.raises(link_farm.Unlinkable, match="more names at its top than the 10"),
+    ):
+        link_farm._top_names([lower, lower])
 
 
 def test_a_refused_step_leaves_no_mount(tmp_path: Path) -> None:
