@@ -165,7 +165,7 @@ def load(path: Path, decode: Callable[[Mapping[str, Any]], _T], limit: int = MAX
         return None
     except UnreadableState:
         raise
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise UnreadableState(f"{path}: {type(error).__name__}: {str(error)[:200]}") from error
 
 

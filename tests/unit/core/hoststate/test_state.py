@@ -120,6 +120,15 @@ def test_one_unreadable_record_stops_the_listing(layout: Layout) -> None:
         list(records.load_all(layout))
 
 
+def test_a_record_whose_options_are_no_object_is_refused(layout: Layout) -> None:
+    """The error was none of those by which the listing says that it is not complete."""
+    records.save(layout, RECORD)
+    path = layout.volume_record("csi-1")
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"options": ["private"]}))
+    with pytest.raises(UnreadableState, match="'list' object has no attribute 'get'"):
+        records.load(layout, "csi-1")
+
+
 def test_a_record_of_another_volume_is_refused(layout: Layout) -> None:
     records.save(layout, RECORD)
     layout.volume_record("csi-1").parent.rename(layout.volumes / "csi-2")
