@@ -86,7 +86,7 @@ def remove(layout: Layout, volume_id: str) -> None:
     """Remove the record of a volume; idempotent."""
     path = layout.volume_record(volume_id)
     path.unlink(missing_ok=True)
-    for leftover in path.parent.glob(".record.json.*.tmp"):  # of a killed writer
+    for leftover in files.temporaries(path):
         leftover.unlink(missing_ok=True)
     files.remove_empty(path.parent)
 
