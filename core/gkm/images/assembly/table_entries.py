@@ -164,6 +164,8 @@ def _has_all_ranks(found: list[tuple[str, ...]]) -> bool:
 def _problem(entry: TreeEntry) -> str:
     if not entry.size:
         return "" if entry.name.endswith(_MAY_BE_EMPTY) else f"{entry.name} is empty"
+    if entry.name.endswith(_JSON) and entry.size > MAX_JSON_BYTES:
+        return f"{entry.name} has more than {MAX_JSON_BYTES} bytes"
     if entry.name.endswith(_JSON):
         return "" if _is_json(entry) else f"{entry.name} is no complete JSON"
     begin = _BEGINS.get(_suffix(entry.name), b"")
@@ -171,10 +173,9 @@ def _problem(entry: TreeEntry) -> str:
 
 
 def _is_json(entry: TreeEntry) -> bool:
-    text = entry.read() if entry.size <= MAX_JSON_BYTES else b""
     try:
         # The text is parsed, and no value of it becomes an object.
-        msgspec.json.decode(text, type=msgspec.Raw)
+        msgspec.json.decode(entry.read(), type=msgspec.Raw)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return False
     return True

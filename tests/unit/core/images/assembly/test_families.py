@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from gkm.api.errors import GKMError, Reason
 from gkm.api.targets import GpuTarget
+from gkm.images.assembly import table_entries
 from gkm.images.assembly.contents import CacheContents, scan_cache
 from gkm.images.assembly.device_code import device_targets
 from gkm.images.assembly.image import pack
@@ -205,6 +206,17 @@ def test_results_of_tuning_of_some_ranks_stay_out(tmp_path: Path, ranks: tuple[i
     for rank in (0, 1, 2):
         put(root, f"{results}/autotune_configs_dp0_rank{rank}.json", b"{}")
     assert scanned(root).damaged == {}
+
+
+def test_results_of_tuning_that_are_too_large_to_check_are_named_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_entries, "MAX_JSON_BYTES", 8)
+    root = mega(tmp_path, properties("90"))
+    results = "flashinfer_autotune_cache/0.7.2/90a/0a1b2c3d"
+    put(root, f"{results}/autotune_configs_dp0_rank0.json", b"{}")
+    put(root, f"{results}/autotune_configs_dp0_rank1.json", b'{"a": 12}')
+    assert scanned(root).damaged == {results: "autotune_configs_dp0_rank1.json has more than 8 bytes"}
 
 
 def test_kernels_of_deepgemm_travel_in_the_root_of_vllm(tmp_path: Path) -> None:
