@@ -86,14 +86,14 @@ class ImageStore(ImageSource, Protocol):
         """Return the tags of the repository of `ref`, at most `limit`; raises as `manifest` does."""
 
 
-def find(source: ImageSource, ref: Reference) -> Manifest | None:
+def find(source: ImageSource, ref: Reference, limit: int = MAX_MANIFEST_BYTES) -> Manifest | None:
     """Return the manifest that a reference names in `source`; None if it does not exist.
 
     Raises:
         GKMError: as `manifest`, but for NOT_FOUND.
     """
     try:
-        return source.manifest(ref)
+        return source.manifest(ref, limit)
     except GKMError as error:
         if error.reason is Reason.NOT_FOUND:
             return None

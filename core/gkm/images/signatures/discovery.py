@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TypeVar
 
 from gkm.api.errors import GKMError, Reason
-from gkm.images.image_store import ImageSource
+from gkm.images.image_store import ImageSource, find
 from gkm.images.manifest import OCI_EMPTY, PREDICATE_ANNOTATION, Descriptor
 from gkm.images.reference import Reference
 from gkm.images.signatures.bundles import BUNDLE_PREFIX
@@ -179,12 +179,8 @@ def legacy(registry: ImageSource, ref: Reference, layer: Descriptor) -> Signatur
 
 def layers_in_tag(registry: ImageSource, tag: Reference) -> list[Descriptor]:
     """Return the layers of a tag of cosign beside an image; an empty list without such a tag; raises GKMError."""
-    try:
-        return registry.manifest(tag, MAX_MANIFEST_BYTES).image().layers
-    except GKMError as error:
-        if error.reason is Reason.NOT_FOUND:
-            return []
-        raise
+    manifest = find(registry, tag, MAX_MANIFEST_BYTES)
+    return manifest.image().layers if manifest else []
 
 
 def _size(signature: Signature) -> int:
