@@ -34,9 +34,9 @@ _EVALUATION = BoundedSemaphore()
 """One at a time in a process: any user who may push can attach an attestation that takes 60 MiB to decode, and the
 child that runs the rules takes as much; the webhook has 256 MiB."""
 MAX_FINDINGS = 4
+"""Attestations in the reason why all are invalid, so that a message stays readable."""
 MAX_TYPE = 256
 """Characters of a type that the registry states or that a policy names."""
-"""Attestations in the reason why all are invalid, so that a message stays readable."""
 RUN_SECONDS = 10.0
 """Limit in seconds of a child process; an idle machine needs 0.1 s beyond CPU_SECONDS."""
 MAX_OUTPUT_BYTES = 4 << 10
