@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 from gkm.hoststate.escaping import escape
-from gkm.hoststate.files import UnreadableState
+from gkm.hoststate.files import READ_FILE, UnreadableState
 from gkm.hoststate.layout import Layout
 from gkm.images.archives.member_names import MAX_DEPTH
 from gkm.images.pulling import entry
@@ -22,7 +22,6 @@ from gkm.images.pulling.file_list import MAX_LINE_BYTES, ListedFile
 FILE_COST = 4096
 """The cost of opening a file, in bytes read: a cache can have 200,000 small files."""
 _PIECE = 256 << 10
-_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _UNKNOWN = "no file of this name was extracted"
 
 Throttle = Callable[[int], None]
@@ -123,7 +122,7 @@ def _misnamed(file: ListedFile) -> Damage | None:
 
 def _sha256(path: Path, throttle: Throttle) -> str:
     hasher = hashlib.sha256()
-    with os.fdopen(os.open(path, _FLAGS), "rb", buffering=0) as file:
+    with os.fdopen(os.open(path, READ_FILE), "rb", buffering=0) as file:
         while piece := file.read(_PIECE):
             hasher.update(piece)
             throttle(len(piece))

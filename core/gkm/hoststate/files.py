@@ -15,6 +15,9 @@ _T = TypeVar("_T")
 
 MAX_BYTES = 4 << 20
 """No record, pointer or usage file of GKM is larger; another program wrote a larger one."""
+READ_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+"""Flags to read a file that others can replace: no link is followed, and a pipe does not block."""
+READ_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class UnreadableState(ValueError):
@@ -107,7 +110,7 @@ def open_regular(path: Path) -> BinaryIO:
         UnreadableState: it cannot be opened, or is not a regular file.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+        descriptor = os.open(path, READ_FILE)
     except FileNotFoundError:
         raise
     except OSError as error:

@@ -10,10 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
-from gkm.hoststate.files import closing
+from gkm.hoststate.files import READ_DIRECTORY, closing
 
 _OPEN_MODE = 0o755
-_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MAX_OPEN_LEVELS = 64
 """Each level holds two descriptors while it is emptied. Deeper directories are moved to the top and removed there."""
 _THREADS = 4
@@ -28,7 +27,7 @@ def remove(path: Path) -> None:
         OSError: a part of it cannot be removed.
     """
     try:
-        top = os.open(path, _FLAGS)
+        top = os.open(path, READ_DIRECTORY)
     except FileNotFoundError:
         return
     except OSError as error:
@@ -70,7 +69,7 @@ def _empty(descriptor: int, top: int, level: int) -> None:
 
 
 def _remove_directory(name: str, parent: int, top: int, level: int) -> None:
-    with closing(os.open(name, _FLAGS, dir_fd=parent)) as descriptor:
+    with closing(os.open(name, READ_DIRECTORY, dir_fd=parent)) as descriptor:
         if level > _MAX_OPEN_LEVELS:
             os.fchmod(descriptor, _OPEN_MODE)  # otherwise only root may move it
             os.rename(name, f".deep-{secrets.token_hex(8)}", src_dir_fd=parent, dst_dir_fd=top)

@@ -11,14 +11,12 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from gkm.hoststate.files import closing
+from gkm.hoststate.files import READ_DIRECTORY, READ_FILE, closing
 from gkm.mounts.link_farm import MountedView
 
 MAX_DEPTH: Final = 14
 """Below the top: an image holds paths of 15 names (gkm.images.archives.member_names), and a capture becomes an image.
 """
-_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _WHITEOUT: Final = ".wh."
 """In an image layer this prefix marks a deleted file."""
 
@@ -45,7 +43,7 @@ class LayerFile:
 
     def open(self) -> int:
         """Open the file and return a descriptor; it may have become another kind of file. Raises OSError."""
-        return os.open(self.name, _READ, dir_fd=self.directory)
+        return os.open(self.name, READ_FILE, dir_fd=self.directory)
 
 
 class LayerVisitor(Protocol):
@@ -72,7 +70,7 @@ def walk(view: MountedView, lowers: Sequence[int], visitor: LayerVisitor, check:
         OSError: the top cannot be read.
     """
     walking = _Walk(view, visitor, check)
-    with closing(os.open(".", _DIRECTORY, dir_fd=view.top)) as top, _open_in_each(lowers, ".") as below:
+    with closing(os.open(".", READ_DIRECTORY, dir_fd=view.top)) as top, _open_in_each(lowers, ".") as below:
         walking.directory(top, below, ())
 
 
@@ -112,7 +110,7 @@ class _Walk:
             if is_file:
                 below = [found for found in (_identity_in(lower, name) for lower in lowers) if found is not None]
             elif stat.S_ISDIR(status.st_mode):
-                opened = os.open(name, _DIRECTORY, dir_fd=source)
+                opened = os.open(name, READ_DIRECTORY, dir_fd=source)
         except OSError:  # changed by a process that still has the mount
             is_file = False
         if is_file:
@@ -132,7 +130,7 @@ def _open_in_each(lowers: Sequence[int], name: str) -> Iterator[Sequence[int]]:
         found = []
         for lower in lowers:
             with suppress(OSError):
-                found.append(stack.enter_context(closing(os.open(name, _DIRECTORY, dir_fd=lower))))
+                found.append(stack.enter_context(closing(os.open(name, READ_DIRECTORY, dir_fd=lower))))
         yield found
 
 

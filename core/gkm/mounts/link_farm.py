@@ -13,7 +13,7 @@ from pathlib import Path
 from resource import getpagesize
 from typing import Final
 
-from gkm.hoststate.files import closing
+from gkm.hoststate.files import READ_DIRECTORY, closing
 from gkm.mounts import overlay, syscalls
 from gkm.mounts.safe_open import proc_fd_path
 
@@ -33,7 +33,6 @@ _CLOSED, _OPEN = f"mode=0555,uid={OUTSIDE_ID},gid={OUTSIDE_ID}", "mode=0777"
 """The top, read-only and private: an inode of OUTSIDE_ID can be written by no user of the pod, whatever its mode."""
 _CONTENT_MODE: Final = 0o755
 """The mode of the top of a private overlay: a new name belongs beside the links, where the pod sees it."""
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Unlinkable(Exception):
@@ -78,7 +77,7 @@ def mount(lowers: Sequence[int], target: int, name: str, *, scratch: Path, size:
     try:
         # Else the end of this mount would also be that of the overlay in its copy, by propagation.
         syscalls.mount("none", str(scratch), "", syscalls.MS_PRIVATE, "")
-        with closing(os.open(scratch, _DIRECTORY)) as top:
+        with closing(os.open(scratch, READ_DIRECTORY)) as top:
             _fill(top, lowers, names, f"{name}/{CONTENT}", private=size is not None)
             with closing(syscalls.open_tree(top, recursive=True)) as tree:
                 syscalls.move_mount(tree, target)
@@ -95,7 +94,7 @@ def view(target: int) -> Iterator[MountedView]:
     """
     with (
         closing(syscalls.open_tree(target)) as top,
-        closing(os.open(CONTENT, os.O_PATH | _DIRECTORY, dir_fd=target)) as point,
+        closing(os.open(CONTENT, os.O_PATH | READ_DIRECTORY, dir_fd=target)) as point,
         closing(syscalls.open_tree(point)) as content,
     ):
         yield MountedView(top, content)
@@ -104,7 +103,7 @@ def view(target: int) -> Iterator[MountedView]:
 def _fill(top: int, lowers: Sequence[int], names: Sequence[str], name: str, *, private: bool) -> None:
     os.mkdir(CONTENT, 0o700, dir_fd=top)
     os.chown(CONTENT, OUTSIDE_ID, OUTSIDE_ID, dir_fd=top)
-    with closing(os.open(CONTENT, _DIRECTORY, dir_fd=top)) as covered:
+    with closing(os.open(CONTENT, READ_DIRECTORY, dir_fd=top)) as covered:
         if private:
             overlay.mount_on_layer(lowers, covered, name, covered, _CONTENT_MODE)
         else:

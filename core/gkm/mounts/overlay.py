@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from gkm.hoststate.files import closing
+from gkm.hoststate.files import READ_DIRECTORY, closing
 from gkm.mounts import syscalls
 from gkm.mounts.safe_open import open_directory, proc_fd_path
 
@@ -21,7 +21,6 @@ _MIN_LOWERS = 2
 _OPEN_MODE = 0o777
 """The mode of the top directory of a private layer: any user of the pod must be able to write there."""
 FLAGS: Final = syscalls.MS_NOSUID | syscalls.MS_NODEV
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def mount_read_only(lowers: Sequence[int], target: int, name: str) -> None:
@@ -53,7 +52,7 @@ def mount_private(lowers: Sequence[int], target: int, name: str, *, scratch: Pat
     inodes = max(MIN_INODES, size // BYTES_PER_INODE)
     syscalls.mount(name, str(scratch), "tmpfs", FLAGS, f"size={size},nr_inodes={inodes},mode=0700")
     try:
-        with closing(os.open(scratch, _DIRECTORY)) as layer:
+        with closing(os.open(scratch, READ_DIRECTORY)) as layer:
             mount_on_layer(lowers, target, name, layer, _OPEN_MODE)
     finally:
         syscalls.umount2(str(scratch), syscalls.UMOUNT_NOFOLLOW | syscalls.MNT_DETACH)

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from gkm.api.errors import GKMError, Reason
+from gkm.hoststate.files import READ_FILE
 from gkm.images.local_image import PIECE_BYTES, LocalBlob, StreamHasher, check_blob
 from gkm.images.manifest import Descriptor
 
@@ -71,8 +72,7 @@ def open_file(root: Path, parts: tuple[str, ...]) -> int:
     descriptor = os.open(root, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
     try:
         for part in parts:
-            flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-            parent, descriptor = descriptor, os.open(part, flags, dir_fd=descriptor)
+            parent, descriptor = descriptor, os.open(part, READ_FILE, dir_fd=descriptor)
             os.close(parent)
     except FileNotFoundError as error:
         os.close(descriptor)

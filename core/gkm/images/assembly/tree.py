@@ -13,15 +13,12 @@ from itertools import islice
 from pathlib import Path
 
 from gkm.api.errors import GKMError, Reason
-from gkm.hoststate.files import closing
+from gkm.hoststate.files import READ_DIRECTORY, READ_FILE, closing
 from gkm.images.archives.member_names import checked_path
 from gkm.images.assembly.selection import EVERYTHING, Selection
 from gkm.images.local_image import PIECE_BYTES
 from gkm.images.pulling.extract import MAX_FILES, MAX_PATHS_BYTES, check_directories
 from gkm.runtimes.layout import FileKind
-
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-"""Non-blocking, because a file may have become a pipe since the listing."""
 
 PassedOver = Callable[[str, FileKind, int], None]
 """Called for each file or directory that a walk leaves out, with its path, kind and bytes (0 for a directory)."""
@@ -62,7 +59,7 @@ class TreeEntry:
             OSError: it cannot be read.
         """
         # Without file objects, which cost as much as the calls.
-        with closing(os.open(self.name, _READ, dir_fd=self._parent)) as descriptor:
+        with closing(os.open(self.name, READ_FILE, dir_fd=self._parent)) as descriptor:
             found = os.fstat(descriptor)
             if not stat.S_ISREG(found.st_mode) or found.st_size != self.size:
                 raise self._changed_error()
@@ -78,7 +75,7 @@ class TreeEntry:
 
     def head(self, most: int) -> bytes:
         """Return the first bytes of the file, at most `most`; raises as `pieces`."""
-        with closing(os.open(self.name, _READ, dir_fd=self._parent)) as descriptor:
+        with closing(os.open(self.name, READ_FILE, dir_fd=self._parent)) as descriptor:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise self._changed_error()
             return os.read(descriptor, most)
@@ -153,7 +150,7 @@ def _walk(directory: int, prefix: str, selected: Selection, passed_over: PassedO
                 passed_over(path, kind, 0 if is_directory else found.st_size)
             elif is_directory:
                 yield TreeEntry(path, directory=True, size=0, executable=True, kind=kind, _parent=directory)
-                child = os.open(name, _READ | os.O_DIRECTORY, dir_fd=directory)
+                child = os.open(name, READ_DIRECTORY, dir_fd=directory)
                 yield from _walk(child, f"{path}/", selected, passed_over)
             else:
                 executable = bool(found.st_mode & stat.S_IXUSR)

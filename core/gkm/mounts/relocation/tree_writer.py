@@ -12,14 +12,13 @@ from pathlib import Path
 from resource import getpagesize
 from typing import Final
 
-from gkm.hoststate.files import closing
+from gkm.hoststate.files import READ_DIRECTORY, READ_FILE, closing
 from gkm.mounts.relocation import triton, vllm
 from gkm.mounts.relocation.mount_path import MountPath
 from gkm.mounts.relocation.rewrite_result import RewriteResult, encoded_length
 from gkm.runtimes.triton import GROUP
 from gkm.runtimes.vllm import INDEX
 
-_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_MODE: Final = 0o444
 _DIRECTORY_MODE: Final = 0o755
@@ -38,10 +37,6 @@ MAX_DIRECTORIES: Final = 100_000
 """Limit of directories in a private volume's tree: each takes an inode and a disk block."""
 MAX_SIBLINGS: Final = 10_000
 """Limit of names beside files with paths; they are held in memory."""
-
-_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
 _INODE_BYTES: Final = 1024
 """A tmpfs takes kernel memory for each inode and its name, and a page (64 KiB on some arm64 kernels) for each piece of
 a file."""
@@ -88,7 +83,7 @@ def write(
     """
     walk = _Walk(destination, mount_path, is_writable=is_writable, max_memory_bytes=max_memory_bytes)
     walk.make_directory("")
-    with closing(os.open(".", _DIRECTORY, dir_fd=content)) as top:
+    with closing(os.open(".", READ_DIRECTORY, dir_fd=content)) as top:
         walk.directory(top, "")
     return RewriteCounts(walk.rewritten, walk.incomplete, walk.memory_bytes)
 
@@ -165,7 +160,7 @@ class _Walk:
                         raise Unrelocatable(f"more than {MAX_REWRITTEN} files of the cache contain paths")
                 elif is_directory:
                     listing.add(listing.directories, entry.name)
-                    with closing(os.open(entry.name, _DIRECTORY, dir_fd=descriptor)) as below:
+                    with closing(os.open(entry.name, READ_DIRECTORY, dir_fd=descriptor)) as below:
                         self.directory(below, path)
                 else:
                     listing.add(listing.files, entry.name)
@@ -250,7 +245,7 @@ def _read(directory: int, name: str, limit: int) -> bytes:
         OSError: ELOOP for a link, or it cannot be read.
     """
     # Without file objects, which cost as much as the calls.
-    with closing(os.open(name, _READ, dir_fd=directory)) as descriptor:
+    with closing(os.open(name, READ_FILE, dir_fd=directory)) as descriptor:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             return b""
