@@ -166,23 +166,17 @@ def failure(ref: Reference, status: int, verb: str, retry_after: str = "") -> Un
 
     `retry_after` is the header of the response.
     """
-    error = _failure(ref, status, verb, retry_after)
+    message, about, pause = f"{ref} cannot be {verb}: the registry answers {status}", "", 0.0
+    hint: str = ""
+    if status in (UNAUTHORIZED, FORBIDDEN):
+        reason, hint, about = Reason.UNAUTHORIZED, Remedy.CHECK_LOGIN, ref.registry
+    elif status == NOT_FOUND:
+        reason, hint = Reason.NOT_FOUND, "check repository, tag and digest"
+        message = f"{ref} does not exist in its registry"
+    else:
+        reason, pause = Reason.REGISTRY_UNAVAILABLE, requested_pause(retry_after)
+        if status == TOO_MANY_REQUESTS:
+            hint = "it limits how often it is asked: try again later, or log in"
+    error = UnexpectedStatus(reason, message, hint, about, retry_after=pause)
     error.status = status
     return error
-
-
-def _failure(ref: Reference, status: int, verb: str, retry_after: str) -> UnexpectedStatus:
-    if status in (UNAUTHORIZED, FORBIDDEN):
-        return UnexpectedStatus(
-            Reason.UNAUTHORIZED,
-            f"{ref} cannot be {verb}: the registry answers {status}",
-            Remedy.CHECK_LOGIN,
-            ref.registry,
-        )
-    if status == NOT_FOUND:
-        return UnexpectedStatus(
-            Reason.NOT_FOUND, f"{ref} does not exist in its registry", "check repository, tag and digest"
-        )
-    hint = "it limits how often it is asked: try again later, or log in" if status == TOO_MANY_REQUESTS else ""
-    message = f"{ref} cannot be {verb}: the registry answers {status}"
-    return UnexpectedStatus(Reason.REGISTRY_UNAVAILABLE, message, hint, retry_after=requested_pause(retry_after))
