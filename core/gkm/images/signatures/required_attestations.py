@@ -113,17 +113,14 @@ def evaluate(
         reader = AttestationReader(registry, place)
         try:
             for predicate_type in dict.fromkeys(each.required.predicate_type for each in of_place):
-                _consider(reader.of_type(predicate_type), _of_type(of_place, predicate_type), ref.target, until)
+                of_type = [each for each in of_place if each.required.predicate_type == predicate_type]
+                _consider(reader.of_type(predicate_type), of_type, ref.target, until)
         except GKMError as caught:
             errors.append(caught)
         for each in of_place:
             each.others = [escape(name[:MAX_TYPE]) for name in reader.types()]
         errors[:0] = [reader.read_error] if reader.read_error else []
     return tuple(each.finding() for each in requirements), next(iter(errors), None)
-
-
-def _of_type(requirements: Sequence[_Requirement], predicate_type: str) -> list[_Requirement]:
-    return [each for each in requirements if each.required.predicate_type == predicate_type]
 
 
 def _consider(
