@@ -1,8 +1,8 @@
 """Count whole free nodes by NVLink clique and GPU product, and write the ConfigMap `gkm-domains`.
 
 A whole node is free if it is usable, no ComputeDomain holds its IMEX channel, and no pod on it requests GPUs. The
-ConfigMap also has the conditions of the feature. It is written on change, at most every INTERVAL_SECONDS. Admission
-reads it for warnings only.
+ConfigMap also has the conditions of the feature. It is written on change, at most every INTERVAL_SECONDS, and
+again after REPEAT_SECONDS. Admission reads it for warnings only.
 """
 
 import time
@@ -114,6 +114,8 @@ def _pools(pools: Mapping[_Pool, _Counts]) -> tuple[NodePool, ...]:
 NAME = "domain-capacity"
 FIELD_MANAGER = "gkm-domains"
 INTERVAL_SECONDS = 5.0
+REPEAT_SECONDS = 60.0
+"""Seconds after which an unchanged ConfigMap is written again: no watch shows that it was deleted."""
 REFUSED_SECONDS = 600.0
 """Seconds between two attempts without the right to write, unless a condition changes."""
 CALM_SECONDS = 0.5
@@ -142,7 +144,7 @@ class CapacityReport:
         self._conditions = conditions
         self._clock = clock
         self._written: dict[str, str] = {}
-        self._next = clock()
+        self._next = self._repeat_at = clock()
         self.queue: WorkQueue[str] = WorkQueue(
             NAME, self.write, workers=1, backoff=Backoff(1.0, 60.0), observe=metrics.reconcile_recorder(NAME)
         )
@@ -152,7 +154,7 @@ class CapacityReport:
         self.queue.add(CONFIG_MAP, max(CALM_SECONDS, self._next - self._clock()))
 
     def write(self, name: str) -> float | None:
-        """Write the ConfigMap `gkm-domains` if its content differs from the last write.
+        """Write the ConfigMap `gkm-domains` if its content differs from the last write, or that is REPEAT_SECONDS ago.
 
         Return the seconds until the next attempt if the right is missing and the feature does not work, else None.
 
@@ -162,7 +164,7 @@ class CapacityReport:
         conditions = msgspec.json.encode(list(self._conditions())).decode()
         found = self._capacity()
         data = {CONDITIONS_KEY: conditions} | ({} if found is None else {CAPACITY_KEY: capacity_text(found)})
-        if data == self._written:
+        if data == self._written and self._clock() < self._repeat_at:
             return None
         self._next = self._clock() + INTERVAL_SECONDS
         meta = {"name": name, "namespace": self._namespace}
@@ -173,5 +175,5 @@ class CapacityReport:
             if error.status != HTTPStatus.FORBIDDEN or found is not None:
                 raise
             return REFUSED_SECONDS  # most clusters do not use the feature, and grant no right
-        self._written = data
+        self._written, self._repeat_at = data, self._clock() + REPEAT_SECONDS
         return None

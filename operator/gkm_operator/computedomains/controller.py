@@ -271,6 +271,7 @@ class DomainsController(Controller):
     def _check(self) -> float:
         found = observe(self._api, self._settings.grove_cluster_role, self.presence)
         self._apply(found)
+        self.capacity.changed()
         if found.available:
             self._misses = 0
             return self._check_seconds if self._working else min(LEAST_CHECK_SECONDS, self._check_seconds)

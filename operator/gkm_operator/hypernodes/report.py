@@ -1,6 +1,6 @@
 """Report the state of the topology: write the ConfigMap `gkm-topology`, and an Event for each changed condition.
 
-It is written on change, at most every INTERVAL_SECONDS. No component depends on it.
+It is written on change, at most every INTERVAL_SECONDS, and again after REPEAT_SECONDS. No component depends on it.
 """
 
 import logging
@@ -100,6 +100,8 @@ class Overview:
 REPORTER = "gkm.io/topology"
 """The reporting controller of every Event, and the field manager of the ConfigMap."""
 INTERVAL_SECONDS = 5.0
+REPEAT_SECONDS = 60.0
+"""Seconds after which an unchanged ConfigMap is written again: no watch shows that it was deleted."""
 _PASSING = frozenset({TopologyReason.NOT_CHECKED, TopologyReason.PROVIDERS_STARTING, TopologyReason.WRITING})
 
 
@@ -125,10 +127,10 @@ class TopologyReport:
         self._conditions: dict[str, Condition] | None = None
         self._announced: dict[str, tuple[str, str | None]] = {}
         self._written = ""
-        self._next = clock()
+        self._next = self._repeat_at = clock()
 
     def write(self) -> float | None:
-        """Write the ConfigMap `gkm-topology` if it has changed and a write is due.
+        """Write the ConfigMap `gkm-topology` if it has changed, or was written REPEAT_SECONDS ago, and a write is due.
 
         Return the seconds until it may be written, None if it is current.
 
@@ -150,13 +152,14 @@ class TopologyReport:
         conditions = [condition for condition in conditions if condition.type in types]
         report = structs.replace(self._overview.status(), conditions=tuple(conditions))
         text = msgspec.json.format(msgspec.json.encode(report), indent=1).decode()
-        if text == self._written:
+        if text == self._written and self._clock() < self._repeat_at:
             return None
         self._next = self._clock() + INTERVAL_SECONDS
         meta = {"name": CONFIG_MAP, "namespace": self._namespace, "labels": {"app.kubernetes.io/part-of": "gkm"}}
         value = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {STATUS_KEY: text}}
         stored = self._api.apply(CONFIGMAPS, value, field_manager=REPORTER)
         self._written, self._conditions = text, {condition.type: condition for condition in conditions}
+        self._repeat_at = self._clock() + REPEAT_SECONDS
         self._emit(found, stored)
         return None
 

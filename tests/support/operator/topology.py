@@ -14,6 +14,7 @@ from gkm.kube.resources import CONFIGMAPS, EVENTS, HYPERNODES, NODES, Json, Reso
 from gkm.kube.workqueue import Retry
 from gkm.topology.hypernodes import HyperNode, Member
 from gkm_operator.hypernodes.controller import TopologyController
+from gkm_operator.hypernodes.report import INTERVAL_SECONDS
 from support.kube.fake_api import FakeApi
 from support.kube.whole_objects import whole
 from support.operator.nodes import put
@@ -133,8 +134,8 @@ class Process:
         return errors
 
     def report(self) -> None:
-        """Write the report, whatever its pace is."""
-        self.seconds += 60.0
+        """Write the report if it has changed."""
+        self.seconds += INTERVAL_SECONDS
         self.controller.report.write()
 
     def condition(self, kind: str) -> Json:

@@ -5,6 +5,7 @@ from gkm.api.topology_status import CONFIG_MAP, TopologyStatus, parse_status
 from gkm.kube.resources import CONFIGMAPS
 from gkm.kube.resources import NODES as API_NODES
 from gkm_operator import metrics
+from gkm_operator.hypernodes.report import REPEAT_SECONDS
 from support.operator.topology import RAW_HYPERNODES, SYSTEM, World, hypernode, racks
 
 NODES = racks(4, 5, 5)
@@ -59,6 +60,19 @@ def test_quarantined_nodes_are_listed_with_reasons_but_without_names_of_domains(
     assert found.quarantined_nodes == 5
     assert "secret-block" not in text
     assert "r0-0" not in text
+
+
+def test_a_deleted_report_comes_back_without_another_change() -> None:
+    world = World(NODES)
+    process = world.process()
+    process.settle()
+    process.report()
+    before, events = world.report(), world.events()
+    world.api.delete(CONFIGMAPS, "gkm-topology", SYSTEM)
+    process.seconds += REPEAT_SECONDS
+    process.report()
+    assert world.report() == before
+    assert world.events() == events
 
 
 def test_an_event_is_sent_when_the_guard_trips_and_one_when_all_is_well_again() -> None:

@@ -10,11 +10,12 @@ from gkm.api.meta import Condition
 from gkm.kube.controller import WatchSet
 from gkm.kube.elector import NotLeading
 from gkm.kube.errors import ApiError
-from gkm.kube.resources import NODES, Json, Resource
+from gkm.kube.resources import CONFIGMAPS, NODES, Json, Resource
 from gkm_operator.computedomains.capacity import (
     INTERVAL_SECONDS,
     MAX_TEXT,
     REFUSED_SECONDS,
+    REPEAT_SECONDS,
     CapacityReport,
     capacity,
     capacity_text,
@@ -203,6 +204,19 @@ def test_an_unchanged_capacity_is_not_written_again() -> None:
     clocked.found = DomainCapacity((), (NodePool("p", 8, 1, 1),))
     clocked.report.write("gkm-domains")
     assert applied(api) == 2
+
+
+def test_a_deleted_config_map_comes_back_without_another_change() -> None:
+    api = FakeApi()
+    clocked = Clocked(api)
+    clocked.report.write("gkm-domains")
+    api.delete(CONFIGMAPS, "gkm-domains", "gkm-system")
+    clocked.now += REPEAT_SECONDS - 1.0
+    clocked.report.write("gkm-domains")
+    assert applied(api) == 1
+    clocked.now += 1.0
+    clocked.report.write("gkm-domains")
+    assert ("configmaps", "gkm-system", "gkm-domains") in api._objects, "the report is gone until its content changes"
 
 
 def test_a_write_that_failed_is_repeated_without_another_change() -> None:
