@@ -4,6 +4,7 @@ The policy gkm-runs-flavor refuses a Run of any other flavor (docs/design/plans.
 """
 
 import logging
+import time
 from collections import Counter
 from collections.abc import Sequence
 from threading import Lock
@@ -22,6 +23,8 @@ _LOG = logging.getLogger(__name__)
 NAME = "gkm-flavors"
 ANNOTATION = "gkm.io/flavors"
 MAX_FLAVORS = 1000
+REPEAT_SECONDS = 60.0
+"""Seconds after which unchanged flavors are written again: no watch shows that the ServiceAccount was deleted."""
 
 
 class FlavorCounts:
@@ -35,6 +38,7 @@ class FlavorCounts:
         self._also = frozenset(flavor.lower() for flavor in also)
         self._count: Counter[str] = Counter()
         self._written: str | None = None
+        self._repeat_at = 0.0
         self._lock = Lock()
 
     def change(self, old: Node | None, new: Node | None) -> bool:
@@ -56,7 +60,9 @@ class FlavorCounts:
         return ",".join(sorted(found | self._also))
 
     def write(self, api: Api, namespace: str) -> bool:
-        """Write the flavors into the ServiceAccount's annotation if they have changed; return whether it is current.
+        """Write the flavors into the ServiceAccount's annotation; return whether it is current.
+
+        They are written if they have changed, or were written REPEAT_SECONDS ago.
 
         All nodes must have been listed before.
 
@@ -64,7 +70,7 @@ class FlavorCounts:
             NotLeading: this process must not write any more.
         """
         text = self.text()
-        if text == self._written:
+        if text == self._written and time.monotonic() < self._repeat_at:
             return True
         metadata = {"name": NAME, "namespace": namespace, "annotations": {ANNOTATION: text}}
         value = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
@@ -75,8 +81,9 @@ class FlavorCounts:
                 "GPU flavors not written to ServiceAccount gkm-flavors, tried again", extra=fields(why=str(error))
             )
             return False
-        _LOG.info("GPU flavors written to ServiceAccount gkm-flavors", extra=fields(flavors=text[:400]))
-        self._written = text
+        if text != self._written:
+            _LOG.info("GPU flavors written to ServiceAccount gkm-flavors", extra=fields(flavors=text[:400]))
+        self._written, self._repeat_at = text, time.monotonic() + REPEAT_SECONDS
         return True
 
     def _flavor(self, node: Node | None) -> str:

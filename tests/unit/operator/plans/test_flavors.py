@@ -5,8 +5,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from gkm.kube.resources import NODES
+from gkm.kube.resources import NODES, SERVICE_ACCOUNTS
 from gkm.topology.nodes import Node
+from gkm_operator.plans.write import flavors
 from gkm_operator.plans.write.flavors import MAX_FLAVORS, FlavorCounts
 from support.host.waiting import until
 from support.operator.nodes import kube_node
@@ -64,3 +65,15 @@ def test_the_leader_writes_changed_flavors_without_any_run(site: PlansSite) -> N
     assert site.api.calls.count(("list", "pods", "")) <= 1
     until(lambda: ("list", "pods", "") in list(site.api.calls), "pods are listed once there is a run")
     assert len([call for call in site.api.calls if call[:2] == ("apply", "serviceaccounts")]) == before == 2
+
+
+def test_a_deleted_service_account_comes_back_while_no_flavor_changes(
+    site: PlansSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flavors, "REPEAT_SECONDS", 0.0)
+    site.rack("d1")
+    site.controller.work()
+    until(lambda: site.flavors() == "h100", "it is written")
+    site.api.delete(SERVICE_ACCOUNTS, "gkm-flavors", "gkm-system")
+    site.ask("r", 16)
+    until(lambda: site.flavors() == "h100", "it is written again, or any flavor is admitted")
