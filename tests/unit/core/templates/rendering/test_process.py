@@ -16,7 +16,7 @@ from gkm.templates.rendering import frames, process
 from gkm.templates.rendering.process import RenderingChild, RenderingProcess
 from gkm.templates.values import Json, RenderingFailed, RenderingUnavailable
 from support.host.memory import memory_of
-from support.host.waiting import until
+from support.host.waiting import scaled, until
 from support.templates.objects import config_map
 
 SAMPLE = variables(SAMPLE_GROUP)
@@ -71,7 +71,9 @@ def test_a_child_serves_many_requests_and_a_second_one_starts_only_when_needed(o
     assert len(children(own)) == 1
 
 
-def test_two_threads_render_at_once(own: RenderingProcess) -> None:
+def test_two_threads_render_at_once(own: RenderingProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "WAIT_SECONDS", scaled(process.WAIT_SECONDS))  # seven requests are before the eighth
+
     def render(number: int) -> Json:
         values = {**SAMPLE, "WF_ID": f"wf-{number}"}
         return own.render([config_map(value=["{{ WF_ID }}"] * 50)], values).objects[0]
