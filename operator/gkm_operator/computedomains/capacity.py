@@ -36,6 +36,7 @@ from gkm.topology.nodes import Node, gpu_count
 from msgspec import Struct
 
 from gkm_operator import metrics
+from gkm_operator.last_write import LastWrite
 
 _UNHEALTHY = "unhealthy"
 
@@ -114,8 +115,6 @@ def _pools(pools: Mapping[_Pool, _Counts]) -> tuple[NodePool, ...]:
 NAME = "domain-capacity"
 FIELD_MANAGER = "gkm-domains"
 INTERVAL_SECONDS = 5.0
-REPEAT_SECONDS = 60.0
-"""Seconds after which an unchanged ConfigMap is written again: no watch shows that it was deleted."""
 REFUSED_SECONDS = 600.0
 """Seconds between two attempts without the right to write, unless a condition changes."""
 CALM_SECONDS = 0.5
@@ -143,8 +142,8 @@ class CapacityReport:
         self._capacity = capacity
         self._conditions = conditions
         self._clock = clock
-        self._written: dict[str, str] = {}
-        self._next = self._repeat_at = clock()
+        self._written = LastWrite[dict[str, str]](clock)
+        self._next = clock()
         self.queue: WorkQueue[str] = WorkQueue(
             NAME, self.write, workers=1, backoff=Backoff(1.0, 60.0), observe=metrics.reconcile_recorder(NAME)
         )
@@ -164,7 +163,7 @@ class CapacityReport:
         conditions = msgspec.json.encode(list(self._conditions())).decode()
         found = self._capacity()
         data = {CONDITIONS_KEY: conditions} | ({} if found is None else {CAPACITY_KEY: capacity_text(found)})
-        if data == self._written and self._clock() < self._repeat_at:
+        if self._written.is_current(data):
             return None
         self._next = self._clock() + INTERVAL_SECONDS
         meta = {"name": name, "namespace": self._namespace}
@@ -175,5 +174,5 @@ class CapacityReport:
             if error.status != HTTPStatus.FORBIDDEN or found is not None:
                 raise
             return REFUSED_SECONDS  # most clusters do not use the feature, and grant no right
-        self._written, self._repeat_at = data, self._clock() + REPEAT_SECONDS
+        self._written.record(data)
         return None

@@ -38,6 +38,7 @@ from gkm_operator.hypernodes.sources import Source
 from gkm_operator.hypernodes.tree_reconciler import TreeReconciler
 from gkm_operator.hypernodes.writes.hypernodes import HyperNodeWriter
 from gkm_operator.hypernodes.writes.sinks import TreeSink
+from gkm_operator.last_write import LastWrite
 
 _LOG = logging.getLogger(__name__)
 
@@ -100,8 +101,6 @@ class Overview:
 REPORTER = "gkm.io/topology"
 """The reporting controller of every Event, and the field manager of the ConfigMap."""
 INTERVAL_SECONDS = 5.0
-REPEAT_SECONDS = 60.0
-"""Seconds after which an unchanged ConfigMap is written again: no watch shows that it was deleted."""
 _PASSING = frozenset({TopologyReason.NOT_CHECKED, TopologyReason.PROVIDERS_STARTING, TopologyReason.WRITING})
 
 
@@ -126,8 +125,8 @@ class TopologyReport:
         self._now = now
         self._conditions: dict[str, Condition] | None = None
         self._announced: dict[str, tuple[str, str | None]] = {}
-        self._written = ""
-        self._next = self._repeat_at = clock()
+        self._written = LastWrite[str](clock)
+        self._next = clock()
 
     def write(self) -> float | None:
         """Write the ConfigMap `gkm-topology` if it has changed, or was written REPEAT_SECONDS ago, and a write is due.
@@ -152,14 +151,14 @@ class TopologyReport:
         conditions = [condition for condition in conditions if condition.type in types]
         report = structs.replace(self._overview.status(), conditions=tuple(conditions))
         text = msgspec.json.format(msgspec.json.encode(report), indent=1).decode()
-        if text == self._written and self._clock() < self._repeat_at:
+        if self._written.is_current(text):
             return None
         self._next = self._clock() + INTERVAL_SECONDS
         meta = {"name": CONFIG_MAP, "namespace": self._namespace, "labels": {"app.kubernetes.io/part-of": "gkm"}}
         value = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {STATUS_KEY: text}}
         stored = self._api.apply(CONFIGMAPS, value, field_manager=REPORTER)
-        self._written, self._conditions = text, {condition.type: condition for condition in conditions}
-        self._repeat_at = self._clock() + REPEAT_SECONDS
+        self._written.record(text)
+        self._conditions = {condition.type: condition for condition in conditions}
         self._emit(found, stored)
         return None
 

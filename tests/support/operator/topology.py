@@ -106,7 +106,8 @@ class Process:
         self.controller = TopologyController(api, config, instance="test", namespace=SYSTEM)
         self._api = api
         self.controller.tree._clock = lambda: self.seconds
-        self.controller.report._clock = lambda: self.seconds
+        report = self.controller.report
+        report._clock = report._written._clock = lambda: self.seconds
         self.controller.report._next = 0.0
 
     def observe(self) -> None:

@@ -4,7 +4,6 @@ The policy gkm-runs-flavor refuses a Run of any other flavor (docs/design/plans.
 """
 
 import logging
-import time
 from collections import Counter
 from collections.abc import Sequence
 from threading import Lock
@@ -16,6 +15,7 @@ from gkm.kube.resources import SERVICE_ACCOUNTS
 from gkm.topology.labels import named_flavor
 from gkm.topology.nodes import Node
 
+from gkm_operator.last_write import LastWrite
 from gkm_operator.plans.write.writer import FIELD_MANAGER
 
 _LOG = logging.getLogger(__name__)
@@ -23,8 +23,6 @@ _LOG = logging.getLogger(__name__)
 NAME = "gkm-flavors"
 ANNOTATION = "gkm.io/flavors"
 MAX_FLAVORS = 1000
-REPEAT_SECONDS = 60.0
-"""Seconds after which unchanged flavors are written again: no watch shows that the ServiceAccount was deleted."""
 
 
 class FlavorCounts:
@@ -37,8 +35,7 @@ class FlavorCounts:
         self._keys = keys
         self._also = frozenset(flavor.lower() for flavor in also)
         self._count: Counter[str] = Counter()
-        self._written: str | None = None
-        self._repeat_at = 0.0
+        self._written = LastWrite[str]()
         self._lock = Lock()
 
     def change(self, old: Node | None, new: Node | None) -> bool:
@@ -70,7 +67,7 @@ class FlavorCounts:
             NotLeading: this process must not write any more.
         """
         text = self.text()
-        if text == self._written and time.monotonic() < self._repeat_at:
+        if self._written.is_current(text):
             return True
         metadata = {"name": NAME, "namespace": namespace, "annotations": {ANNOTATION: text}}
         value = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
@@ -81,9 +78,9 @@ class FlavorCounts:
                 "GPU flavors not written to ServiceAccount gkm-flavors, tried again", extra=fields(why=str(error))
             )
             return False
-        if text != self._written:
+        if text != self._written.content:
             _LOG.info("GPU flavors written to ServiceAccount gkm-flavors", extra=fields(flavors=text[:400]))
-        self._written, self._repeat_at = text, time.monotonic() + REPEAT_SECONDS
+        self._written.record(text)
         return True
 
     def _flavor(self, node: Node | None) -> str:

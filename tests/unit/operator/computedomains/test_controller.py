@@ -10,7 +10,7 @@ from gkm.api.domain_capacity import DomainCapacity, parse_conditions
 from gkm.hoststate.pacing import Backoff
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import CONFIGMAPS, Json, Resource
-from gkm_operator import metrics
+from gkm_operator import last_write, metrics
 from gkm_operator.computedomains import capacity
 from gkm_operator.computedomains.capacity import CapacityReport
 from gkm_operator.computedomains.controller import DomainsController
@@ -86,7 +86,7 @@ def test_a_new_leader_without_the_kind_reports_it_and_no_capacity_of_an_earlier_
 def test_a_deleted_report_comes_back_while_nothing_changes(
     world: World, controller: DomainsController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(capacity, "REPEAT_SECONDS", 0.0)
+    monkeypatch.setattr(last_write, "REPEAT_SECONDS", 0.0)
     monkeypatch.setattr(capacity, "INTERVAL_SECONDS", 0.0)
     controller.work()
     until(lambda: "capacity" in written(world), "the capacity")

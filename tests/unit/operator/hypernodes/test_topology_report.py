@@ -5,7 +5,7 @@ from gkm.api.topology_status import CONFIG_MAP, TopologyStatus, parse_status
 from gkm.kube.resources import CONFIGMAPS
 from gkm.kube.resources import NODES as API_NODES
 from gkm_operator import metrics
-from gkm_operator.hypernodes.report import REPEAT_SECONDS
+from gkm_operator.last_write import REPEAT_SECONDS
 from support.operator.topology import RAW_HYPERNODES, SYSTEM, World, hypernode, racks
 
 NODES = racks(4, 5, 5)

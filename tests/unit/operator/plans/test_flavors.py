@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from gkm.kube.resources import NODES, SERVICE_ACCOUNTS
 from gkm.topology.nodes import Node
-from gkm_operator.plans.write import flavors
+from gkm_operator import last_write
 from gkm_operator.plans.write.flavors import MAX_FLAVORS, FlavorCounts
 from support.host.waiting import until
 from support.operator.nodes import kube_node
@@ -70,7 +70,7 @@ def test_the_leader_writes_changed_flavors_without_any_run(site: PlansSite) -> N
 def test_a_deleted_service_account_comes_back_while_no_flavor_changes(
     site: PlansSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(flavors, "REPEAT_SECONDS", 0.0)
+    monkeypatch.setattr(last_write, "REPEAT_SECONDS", 0.0)
     site.rack("d1")
     site.controller.work()
     until(lambda: site.flavors() == "h100", "it is written")

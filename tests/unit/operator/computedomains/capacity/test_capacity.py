@@ -15,11 +15,11 @@ from gkm_operator.computedomains.capacity import (
     INTERVAL_SECONDS,
     MAX_TEXT,
     REFUSED_SECONDS,
-    REPEAT_SECONDS,
     CapacityReport,
     capacity,
     capacity_text,
 )
+from gkm_operator.last_write import REPEAT_SECONDS
 from support.grove.objects import claim_template
 from support.grove.observed import CLIQUE, node, node_json
 from support.grove.pods import pod
