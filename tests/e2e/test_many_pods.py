@@ -156,12 +156,17 @@ def seen_from_outside(fleet: Fleet, namespace: str) -> dict[str, tuple[str, str]
 
 
 def mounts(fleet: Fleet) -> list[str]:
-    """The lines of mountinfo about this node: what others mount on the machine meanwhile is not ours to count."""
+    """The lines of mountinfo about this node: those of others on the machine, and of containerd, are not ours to count.
+
+    A task that containerd was creating when kubelet was killed stays, with the container's file system: CRI reports the
+    container as exited, and refuses to remove it (containerd's issue 11037, seen with 1.6.20).
+    """
+    runtime = f" {fleet.cluster.directory / 'node' / 'containerd'}/"
     lines = Path("/proc/self/mountinfo").read_text().splitlines()
-    return sorted(line for line in lines if str(fleet.cluster.directory.parent) in line or " gkm:" in line)
+    of_node = (line for line in lines if str(fleet.cluster.directory.parent) in line or " gkm:" in line)
+    return sorted(line for line in of_node if runtime not in line)
 
 
 def of_pods(fleet: Fleet) -> list[str]:
-    """The mounts that there are only while there are pods: kubelet's, containerd's and ours."""
-    places = (fleet.cluster.kubelet_root / "pods", fleet.cluster.directory / "node" / "containerd" / "state")
-    return [line for line in mounts(fleet) if any(f" {place}/" in line for place in places)]
+    """The mounts that there are only while there are pods: kubelet's and ours."""
+    return [line for line in mounts(fleet) if f" {fleet.cluster.kubelet_root / 'pods'}/" in line]

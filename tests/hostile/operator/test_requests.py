@@ -151,24 +151,27 @@ def _slow(victim: Victim, number: int) -> socket:
 
 
 def send_bodies(victim: Victim, hostile: Iterable[tuple[str, bytes]]) -> None:
-    """Send each body; the response is a verdict or an error, unless the server evicted this client."""
+    """Send each body until the server answers: with a verdict or an error."""
     client = victim.client()
     try:
         for path, body in hostile:
-            for attempt in itertools.count():
-                try:
-                    client.request("POST", path, body)
-                    answer = client.getresponse()
-                    told = answer.read()
-                except GONE:
-                    client.close()
-                    assert attempt < 20
-                    continue
-                assert answer.status in {200, 400, 503}
-                assert answer.status != 200 or isinstance(json.loads(told)["response"]["allowed"], bool)
-                break
+            until(lambda: is_answered(client, path, body), f"an answer to a body for {path}", 300)  # noqa: B023 -- at once
     finally:
         client.close()
+
+
+def is_answered(client: http.client.HTTPSConnection, path: str, body: bytes) -> bool:
+    """Send a body; return False when the server evicted this client."""
+    try:
+        client.request("POST", path, body)
+        answer = client.getresponse()
+        told = answer.read()
+    except GONE:
+        client.close()
+        return False
+    assert answer.status in {200, 400, 503}
+    assert answer.status != 200 or isinstance(json.loads(told)["response"]["allowed"], bool)
+    return True
 
 
 def send_wires(victim: Victim, hostile: Iterator[bytes]) -> None:

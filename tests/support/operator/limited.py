@@ -1,7 +1,6 @@
 """Processes of the operator within the memory limit that their containers have."""
 
 import http.client
-import itertools
 import json
 import ssl
 from collections.abc import Iterator, Sequence
@@ -12,14 +11,13 @@ import yaml
 from support.host import pages, ports
 from support.host.memory import MemoryGroup, memory_of
 from support.host.processes import Process
-from support.host.waiting import scaled
+from support.host.waiting import scaled, until
 from support.operator.deployment import Shelf, manifests, operator_command
 from support.operator.issued import issue
 from support.operator.reviews import an_object, review
 
 MIB = 1 << 20
 SECONDS = scaled(60)
-ATTEMPTS = 50
 GONE = (OSError, http.client.HTTPException)
 ARENAS = {"MALLOC_ARENA_MAX": "2"}
 """As in Dockerfile.operator."""
@@ -48,24 +46,25 @@ class Admission:
         `padding` is the number of bytes added to the review.
         """
         body = json.dumps(review(object=an_object(image), namespace=namespace)).encode() + b" " * padding
-        for attempt in itertools.count(1):
-            client = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=SECONDS, context=self.context)
-            try:
-                client.request("POST", "/validate?timeout=10s", body, {"Content-Type": "application/json"})
-                answer = client.getresponse()
-                text = answer.read()
-            except GONE:
-                if self.process.popen.poll() is not None or attempt >= ATTEMPTS:
-                    raise
-                continue
-            finally:
-                client.close()
-            if answer.status == http.HTTPStatus.OK:
-                response: dict[str, object] = json.loads(text)["response"]
-                return response
-            assert answer.status == http.HTTPStatus.SERVICE_UNAVAILABLE, text
-            assert attempt < ATTEMPTS
-        raise AssertionError
+        return until(lambda: self._try(body), "a response to a review", 60)
+
+    def _try(self, body: bytes) -> dict[str, object] | None:
+        """Return the response, or None when the server had no place for this client."""
+        client = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=SECONDS, context=self.context)
+        try:
+            client.request("POST", "/validate?timeout=10s", body, {"Content-Type": "application/json"})
+            answer = client.getresponse()
+            text = answer.read()
+        except GONE:
+            assert self.process.popen.poll() is None, self.process.tail()
+            return None
+        finally:
+            client.close()
+        if answer.status == http.HTTPStatus.SERVICE_UNAVAILABLE:
+            return None
+        assert answer.status == http.HTTPStatus.OK, text
+        response: dict[str, object] = json.loads(text)["response"]
+        return response
 
     def peak_bytes(self) -> int:
         return memory_of(self.process.pid, "VmHWM")
