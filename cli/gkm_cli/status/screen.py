@@ -25,13 +25,15 @@ MAX_NAMES = 5
 MAX_TEXT = 120
 """Characters of a message in a table."""
 _FAULT = "red"
+_AGENT_CHECKS = ("agent/", "nodes/label")
+"""The checks of gkm doctor that decide whether a node needs an agent: with `delivery: image`, none does."""
 
 
 def render(sheet: Sheet, status: Status, rows: int) -> None:
     """Print a status on a sheet; a table has at most `rows` rows."""
     where = f"of the namespace {status.namespace} " if status.namespace else ""
     sheet.line(f"status {where}at {status.time}")
-    _section(sheet, "Nodes", status.nodes, _nodes)
+    _section(sheet, "Nodes", status.nodes, lambda sheet, found: _nodes(sheet, found, status.problems))
     _section(sheet, "Caches", status.caches, lambda sheet, found: _caches(sheet, found, rows))
     _section(
         sheet, "Pods that wait for a volume", status.waiting_pods, lambda sheet, found: _waiting(sheet, found, rows)
@@ -59,13 +61,15 @@ def not_known(sheet: Sheet, part: NotKnown) -> None:
     sheet.line(f"  next: {part.hint}")
 
 
-def _nodes(sheet: Sheet, found: Nodes) -> None:
+def _nodes(sheet: Sheet, found: Nodes, problems: Problems) -> None:
     sheet.line(
         f"{count_of(found.total, 'node')}, {found.ready} ready; {found.with_gpus} with GPUs, {found.served} of these "
         f"with a ready agent; {count_of(found.agents, 'agent')}, {found.ready_agents} ready"
     )
     if found.unserved:
-        sheet.line(f"with GPUs and without a ready agent: {listed(found.unserved, MAX_NAMES)}", _FAULT)
+        is_fault = any(each.problems for each in problems.found if each.check.startswith(_AGENT_CHECKS))
+        names = listed(found.unserved, MAX_NAMES)
+        sheet.line(f"with GPUs and without a ready agent: {names}", _FAULT if is_fault else "")
 
 
 def _caches(sheet: Sheet, found: Caches, rows: int) -> None:

@@ -12,7 +12,7 @@ from gkm_cli.clusters.connection import ClusterConnection
 from gkm_cli.clusters.options import ClusterOptions
 from gkm_cli.doctor.runner import ClusterReader
 from gkm_cli.output import CommandFailed
-from gkm_cli.status import screen, showing, summary
+from gkm_cli.status import page, screen, showing, summary
 from gkm_cli.status.options import StatusOptions, StatusOutput
 from gkm_cli.status.parts import Caches, NotKnown, Status, result
 from gkm_cli.status.reading import read
@@ -98,6 +98,25 @@ def test_an_api_that_fails_for_one_kind_leaves_the_other_parts_known(
     found = status_of(api)
     assert not_known(found) == unknown
     assert "etcd is away" in str(result(found))
+
+
+UNSERVED = "with GPUs and without a ready agent: n</div>"
+
+
+@pytest.mark.parametrize(
+    ("delivery", "unread", "style"),
+    [("csi", "", "red"), ("image", "", ""), ("auto", "", ""), ("csi", "configmaps", "")],
+)
+def test_a_node_without_an_agent_is_a_fault_where_doctor_finds_that_it_needs_one(
+    api: FakeApi, delivery: str, unread: str, style: str
+) -> None:
+    """With `delivery: image` no DaemonSet exists, and each node with GPUs was red."""
+    metadata = {"name": "gkm-config", "namespace": "gkm-system"}
+    api.create(CONFIGMAPS, {"metadata": metadata, "data": {"config.yaml": f"delivery: {delivery}"}})
+    api.put(NODES, {"metadata": {"name": "n"}, "status": GPUS})
+    api.fault = lambda _verb, plural: ApiError(403, "Forbidden", "no") if plural == unread else None
+    shown = "".join(page.html(status_of(api), None))
+    assert f'<div class="{style}">{UNSERVED}' in shown, "the color says another thing than doctor does"
 
 
 def test_a_configuration_that_cannot_be_used_is_no_default(api: FakeApi) -> None:
