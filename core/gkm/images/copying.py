@@ -56,31 +56,35 @@ class ImageCopy:
                 MAX_ARTIFACTS; as store.add_to_tag and store.store_referrer.
             OSError: a disk operation failed.
         """
-        images = self._images()
-        image = images[-1]
+        image = self.source.manifest(self.origin)
+        images = [*self._named_by([image], self.origin), image]
         found = [each for one in images for each in attached(self.source, self.attached_at.pinned(one.digest))]
-        wanted = [(self.origin, each) for each in images] + [(self.attached_at, each.manifest) for each in found]
+        artifacts = [each.manifest for each in found]
+        inner = self._named_by(artifacts, self.attached_at)
+        wanted = [(self.origin, each) for each in images] + [(self.attached_at, each) for each in (*inner, *artifacts)]
         blobs = {blob.digest: (at, blob) for at, each in wanted if not each.is_index for blob in _blobs(each)}
         counter = ByteCounter(self.report, sum(blob.size for _, blob in blobs.values()))
         for at, blob in blobs.values():
             self._copy_blob(at, blob, counter)
-        for each in images:
+        for each in (*images, *inner):
             self.target.store_manifest(self.destination.pinned(each.digest), each.raw, each.media_type)
         for artifact in found:
             self._attach(artifact)
         self.target.store_manifest(self.destination, image.raw, image.media_type)
         return found
 
-    def _images(self) -> list[Manifest]:
-        """Return the image, and before an index what it names, which may be indexes too."""
-        found = [self.source.manifest(self.origin)]
-        for image in found:
-            listed = (image.index().manifests or []) if image.is_index else []
-            if len(found) + len(listed) > MAX_IMAGES + 1:
-                what = f"{self.origin} is an index of more than the {MAX_IMAGES} images that are copied"
+    def _named_by(self, roots: list[Manifest], at: Reference) -> list[Manifest]:
+        """Return what the indexes among these manifests name, which may be indexes too, after what they name."""
+        found = [*roots]
+        for each in found:
+            listed = (each.index().manifests or []) if each.is_index else []
+            if len(found) + len(listed) > MAX_IMAGES + len(roots):
+                what = (
+                    f"{self.origin} is, or has attached, an index of more than the {MAX_IMAGES} images that are copied"
+                )
                 raise GKMError(Reason.TOO_LARGE, what, "name the digest of one image")
-            found += [self.source.manifest(self.origin.pinned(each.digest)) for each in listed]
-        return found[::-1]
+            found += [self.source.manifest(at.pinned(one.digest)) for one in listed]
+        return found[len(roots) :][::-1]
 
     def _copy_blob(self, at: Reference, blob: Descriptor, counter: ByteCounter) -> None:
         if self.target.blob_exists(self.destination, blob) or self.target.mount_blob(self.destination, blob, at):
@@ -100,10 +104,7 @@ class ImageCopy:
         if artifact.suffix:
             store.add_to_tag(self.target, subject.tag_of_digest(artifact.suffix), manifest)
             return
-        described = manifest.image()
-        kind = described.artifact_type or described.config.media_type
-        referrer = Descriptor(manifest.media_type, manifest.digest, len(manifest.raw), described.annotations, kind)
-        store.store_referrer(self.target, subject, referrer, manifest.raw)
+        store.store_referrer(self.target, subject, manifest.attached()[1], manifest.raw)
 
 
 def attached(source: ImageSource, pinned: Reference) -> list[Artifact]:

@@ -77,7 +77,9 @@ class ImageIndex(Struct, frozen=True, rename="camel"):
     """An index of images; `manifests` is None where a registry writes `null` for an empty list."""
 
     manifests: list[Descriptor] | None = None
-    media_type: str = ""
+    artifact_type: str = ""
+    subject: Descriptor | None = None
+    annotations: dict[str, str] = field(default_factory=dict)
 
     def select(self, platform: Platform, name: str) -> Descriptor:
         """Return the descriptor of the image for a platform; errors name the index `name`.
@@ -154,6 +156,17 @@ class Manifest:
                 f"manifest {self.digest} has {len(image.layers)} layers, at most {MAX_LAYERS} are read",
             )
         return image
+
+    def attached(self) -> tuple[str, Descriptor]:
+        """Return the digest of the subject, "" without one, and the descriptor in a list of referrers.
+
+        Raises:
+            GKMError: METADATA_INVALID.
+        """
+        found = self.index() if self.is_index else self.image()
+        kind = found.artifact_type or (found.config.media_type if isinstance(found, ImageManifest) else "")
+        described = Descriptor(self.media_type, self.digest, len(self.raw), found.annotations, kind)
+        return found.subject.digest if found.subject else "", described
 
 
 def decode(raw: bytes, kind: type[T], what: str, check: Callable[[bytes], None] = json_limits.check) -> T:

@@ -25,7 +25,7 @@ from gkm.images.archives.local_source import LocalSource
 from gkm.images.archives.oci_layout import REF_NAME, read_index
 from gkm.images.local_image import PIECE_BYTES, ByteCounter, LocalBlob, StreamHasher, check_blob, wrong_blob
 from gkm.images.manifest import (
-    DOCKER_MANIFEST,
+    ACCEPTED_MEDIA_TYPES,
     MAX_MANIFEST_BYTES,
     OCI_INDEX,
     OCI_MANIFEST,
@@ -86,13 +86,13 @@ class LayoutStore(LocalSource):
             if each.media_type == OCI_INDEX and name == ref.tag_of_digest().tag:
                 raw = self._read(each, MAX_REFERRERS_BYTES).raw
                 found |= {entry.digest: entry for entry in parse_referrers(raw, str(ref))}
-            elif each.media_type in (OCI_MANIFEST, DOCKER_MANIFEST):
+            elif each.media_type in ACCEPTED_MEDIA_TYPES:
                 left -= each.size
                 if left < 0:
                     what = f"{self._root} has over {MAX_READ_BYTES} bytes of manifests: too many to find signatures"
                     raise GKMError(Reason.TOO_LARGE, what, "write each image to a separate layout")
-                if referrer := _referrer(self._read(each, MAX_MANIFEST_BYTES), ref.target):
-                    found[each.digest] = referrer
+                subject, referrer = self._read(each, MAX_MANIFEST_BYTES).attached()
+                found |= {each.digest: referrer} if subject == ref.target else {}
         return list(found.values())
 
     def tags(self, ref: Reference, limit: int) -> list[str]:  # noqa: ARG002 -- see ImageStore
@@ -135,8 +135,7 @@ class LayoutStore(LocalSource):
         """
         blob = LocalBlob.from_bytes(raw, media_type)
         self.store_blob(ref, blob, ByteCounter(lambda _done, _of: None, len(raw)))
-        stored = Manifest.from_bytes(raw, media_type)
-        subject = None if stored.is_index else stored.image().subject
+        subject, _ = Manifest.from_bytes(raw, media_type).attached()
         if not ref.digest or subject:
             with self._locked():
                 self._list(blob.descriptor, ref.tag)
@@ -207,9 +206,7 @@ class LayoutStore(LocalSource):
             return False
         if listed.annotations.get("kind", "") in _COSIGN_KINDS:
             return False
-        if listed.media_type not in (OCI_MANIFEST, DOCKER_MANIFEST):
-            return True
-        return self._read(listed, MAX_MANIFEST_BYTES).image().subject is None
+        return listed.media_type not in ACCEPTED_MEDIA_TYPES or not self._read(listed, MAX_MANIFEST_BYTES).attached()[0]
 
     def _read(self, listed: Descriptor, limit: int) -> Manifest:
         raw = read_small(self._root, _parts(listed.digest), limit)
@@ -229,14 +226,6 @@ class LayoutStore(LocalSource):
 
 def _parts(digest: str) -> tuple[str, ...]:
     return *BLOBS, digest.removeprefix("sha256:")
-
-
-def _referrer(manifest: Manifest, subject: str) -> Descriptor | None:
-    described = manifest.image()
-    if not described.subject or described.subject.digest != subject:
-        return None
-    kind = described.artifact_type or described.config.media_type
-    return Descriptor(manifest.media_type, manifest.digest, len(manifest.raw), described.annotations, kind)
 
 
 def _saved_by_cosign(tag: str, listed: list[Descriptor]) -> list[Descriptor]:

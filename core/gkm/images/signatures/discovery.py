@@ -154,7 +154,10 @@ def signature_layers(registry: ImageSource, ref: Reference, descriptor: Descript
     """
     # Do not trust or filter by the descriptor's artifactType: cosign 3.1's fallback index has
     # "application/vnd.oci.empty.v1+json" there. The manifest has the right type.
-    image = registry.manifest(ref.pinned(descriptor.digest), MAX_MANIFEST_BYTES).image()
+    manifest = registry.manifest(ref.pinned(descriptor.digest), MAX_MANIFEST_BYTES)
+    if manifest.is_index:
+        return []
+    image = manifest.image()
     bundles = [layer for layer in image.layers if layer.media_type.startswith(BUNDLE_PREFIX)]
     layers = bundles[:1] or [layer for layer in image.layers if layer.media_type == SIMPLE_SIGNING]
     if layers and (image.subject is None or image.subject.digest != ref.digest):

@@ -15,7 +15,7 @@ from gkm.images.copying import ImageCopy
 from gkm.images.image_store import ImageSource, ImageStore, find
 from gkm.images.local_image import LocalImage
 from gkm.images.local_reference import LocalReference
-from gkm.images.manifest import OCI_INDEX
+from gkm.images.manifest import OCI_INDEX, OCI_MANIFEST
 from gkm.images.reference import Reference
 from gkm.images.registries import push
 from gkm.images.signatures.signature_formats import SignatureForm
@@ -119,6 +119,33 @@ def test_an_artifact_about_an_artifact_is_copied(real: Registry, image: LocalIma
     pinned = to_registry(real, ref)
     found = copying.attached(client_of(real), pinned)
     assert [(each.manifest.digest, each.subject) for each in found] == [(first, image.digest), (second, first)]
+
+
+def test_a_referrer_that_is_an_index_is_copied_with_its_images(
+    real: Registry, layout: LocalReference, image: LocalImage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copy ended with an error at its end: OCI 1.1 allows a subject in an index, and its config was read."""
+    pinned = to_registry(real, layout)
+    target = Target(real.host, "team/copy")
+    inner = target.image([(b"a model", "text/plain")])
+    child = {"mediaType": OCI_MANIFEST, "digest": inner, "size": len(target.get(f"manifests/{inner}")[1])}
+    subject = {"mediaType": image.media_type, "digest": image.digest, "size": len(image.manifest)}
+    index = {"schemaVersion": 2, "mediaType": OCI_INDEX, "artifactType": "application/x-set", "manifests": [child]}
+    outer = target.manifest(index | {"subject": subject, "annotations": {"a": "b"}}, media_type=OCI_INDEX)["digest"]
+    there = LocalReference("oci", str(tmp_path / "there"), "1")
+    copied(client_of(real), pinned, LayoutStore(there.path), there)
+    assert LayoutStore(there.path).resolve(LocalReference("oci", there.repository)) == image.digest
+    with Registry.start() as other:
+        second = to_registry(other, there)
+        found = {each.digest: each for each in client_of(other).referrers(second)}
+        (layer,) = client_of(other).manifest(second.pinned(inner)).image().layers
+        content = client_of(other).small_blob(second, layer, 100)
+    assert outer in found, "the layout does not list the index as a referrer"
+    assert found[outer].artifact_type == "application/x-set"
+    assert content == b"a model"
+    monkeypatch.setattr(copying, "MAX_IMAGES", 0)
+    with pytest.raises(GKMError, match="is, or has attached, an index of more than the 0 images"):
+        to_registry(real, there, "team/bounded:1")
 
 
 def test_an_index_is_copied_with_its_images_and_their_signatures(

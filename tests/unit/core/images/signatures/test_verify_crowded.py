@@ -16,7 +16,7 @@ from support.images.cache_registry import Site, filled
 from support.images.signers import private_key
 from support.registry.push import Target
 from support.registry.server import Registry
-from support.registry.store import OCI_EMPTY, OCI_MANIFEST
+from support.registry.store import OCI_EMPTY, OCI_INDEX, OCI_MANIFEST
 from support.sigstore.key_signatures import BUNDLE, SigningKey, attach_legacy, sign_bundle, sign_legacy
 
 KEY = SigningKey()
@@ -87,6 +87,15 @@ def test_attached_legacy_signatures_of_others_hide_no_bundle_and_no_tag(crowded:
     place.request("DELETE", f"/v2/{place.repository}/manifests/{digest.replace(':', '-')}.sig")
     sign_bundle(place, digest, KEY)
     assert verdict(crowded).verified is True
+
+
+def test_an_attached_index_is_another_artifact_and_no_damaged_signature(crowded: Site) -> None:
+    _, image = target(crowded).get(f"manifests/{crowded.ref.target}")
+    subject = {"mediaType": OCI_MANIFEST, "size": len(image), "digest": crowded.ref.target}
+    index = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [], "subject": subject}
+    target(crowded).manifest(index, media_type=OCI_INDEX)
+    found = verdict(crowded)
+    assert (found.reason, found.findings) == (Reason.SIGNATURE_MISSING, ()), "the index was taken for a signature"
 
 
 def test_attestations_beyond_the_limit_hide_no_signature(crowded: Site) -> None:
