@@ -33,24 +33,18 @@ def credentials_from_environment(environment: Mapping[str, str] = os.environ) ->
     """Return the credentials of this user. It reads the files now; helpers run when a registry asks for credentials.
 
     Raises:
-        GKMError: UNAUTHORIZED: a file cannot be used.
+        GKMError: UNAUTHORIZED: a file cannot be used, or REGISTRY_AUTH_FILE names no file.
     """
+    named = environment.get("REGISTRY_AUTH_FILE")
+    if named and not Path(named).is_file():
+        why = f"REGISTRY_AUTH_FILE names {named}, which is no file"
+        raise GKMError(Reason.UNAUTHORIZED, why, "log in, or unset the variable")
     return PersonalCredentials([config for path in config_files(environment) if (config := _read(path))])
 
 
 def config_files(environment: Mapping[str, str]) -> Iterator[Path]:
-    """Yield the credential files: the one in REGISTRY_AUTH_FILE, or docker's and then podman's.
-
-    Raises:
-        GKMError: UNAUTHORIZED: REGISTRY_AUTH_FILE names no file.
-    """
+    """Yield the credential files: the one in REGISTRY_AUTH_FILE, or docker's and then podman's."""
     if named := environment.get("REGISTRY_AUTH_FILE"):
-        if not Path(named).is_file():
-            raise GKMError(
-                Reason.UNAUTHORIZED,
-                f"REGISTRY_AUTH_FILE names {named}, which is no file",
-                "log in, or unset the variable",
-            )
         yield Path(named)
         return
     home = Path(environment.get("HOME") or Path.home())

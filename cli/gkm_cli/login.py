@@ -58,7 +58,7 @@ def login(
     host = registry_host(registry)
     given = Login(username, _password(username, host, from_stdin=password_stdin))
     entry = AuthEntry(*split_server(host), given)
-    client = access.registry(Reference.parse(f"{host}/login")).with_credentials(Keyring([DockerConfig((entry,))]))
+    client = access.registry(Reference.parse(f"{host}/login"), credentials=Keyring([DockerConfig((entry,))]))
     try:
         client.check_login(host)
     except GKMError as error:

@@ -27,6 +27,7 @@ from gkm.images.cache import CacheImage
 from gkm.images.image_store import ImageSource, ImageStore
 from gkm.images.local_reference import ARCHIVE, LocalReference
 from gkm.images.reference import Reference
+from gkm.images.registries.auth import Credentials
 from gkm.images.registries.credentials import split_server
 from gkm.images.registries.registry import Registry
 
@@ -65,10 +66,11 @@ class RegistryAccess(CallOptions):
         """
         return config.load(self.config_file)
 
-    def registry(self, ref: Reference, *, mirrored: bool = True) -> Registry:
+    def registry(self, ref: Reference, *, mirrored: bool = True, credentials: Credentials | None = None) -> Registry:
         """Return a client that may use the registry of `ref`: the user named it on the command line.
 
         Without `mirrored` it uses no mirrors: a command that writes must read the registry itself, not an older copy.
+        Without `credentials` it uses the user's.
         """
         hosts = dict(self.config.registries.hosts)
         plain_http = self.plain_http
@@ -85,7 +87,7 @@ class RegistryAccess(CallOptions):
             other = Reference.parse(repository).registry
             hosts.setdefault(other, RegistryHost(plain_http=speaks_plain_http(other)))
         allowed = Registries(allow=self.config.registries.allow, hosts=hosts)
-        registry = Registry(allowed, credentials_from_environment())
+        registry = Registry(allowed, credentials or credentials_from_environment())
         return registry if mirrored else registry.without_mirrors()
 
     def source(self, ref: Reference) -> ImageSource:

@@ -198,6 +198,17 @@ def test_a_file_that_is_none_stays_as_it_is(registry: Registry, tmp_path: Path, 
     assert file.read_text() == content
 
 
+def test_a_login_makes_the_file_that_the_variable_names(registry: Registry, tmp_path: Path) -> None:
+    """Each command says of a missing file: log in. The login said so too, and ended."""
+    file = tmp_path / "new.json"
+    variables = {"REGISTRY_AUTH_FILE": str(file)}
+    gone = logout(tmp_path, registry.host, variables)
+    assert (gone.returncode, gone.stdout) == (0, f"there was no login for {registry.host}\n"), gone.stderr
+    done = login(tmp_path, registry.host, "-u", "robot", "--password-stdin", variables=variables)
+    assert done.returncode == 0, f"the next step of the error does not run: {done.stderr}"
+    assert json.loads(file.read_text()) == {"auths": {registry.host: auth()}}
+
+
 def test_a_logout_removes_that_registry_only_and_can_be_repeated(tmp_path: Path) -> None:
     file = tmp_path / ".docker" / "config.json"
     file.parent.mkdir()
