@@ -9,7 +9,8 @@ from gkm_cli.output import Output, OutputOption, line, show
 from gkm_cli.registries import RegistryAccess
 
 RepositoryArgument = Annotated[str, typer.Argument(metavar="REPO", help="registry/repository, or oci:PATH.")]
-LimitOption = Annotated[int, typer.Option("--limit", min=1, max=100_000, help="List at most so many tags.")]
+MOST = 100_000
+LimitOption = Annotated[int, typer.Option("--limit", min=1, max=MOST, help="List at most so many tags.")]
 
 
 def tags(
@@ -29,6 +30,6 @@ def tags(
         for tag in found[:limit]:
             line(tag)
         if more:
-            line(f"… and more: list them with --limit {limit * 10}")
+            line("… and more" + (f": list them with --limit {min(limit * 10, MOST)}" if limit < MOST else ""))
 
     show(result, output, print_tags)

@@ -13,6 +13,7 @@ T = TypeVar("T")
 
 MAX_OBJECTS = 50_000
 """Objects in a list: 200 requests of one page. 50,000 pods take about 100 MiB, as reduced as checks need them."""
+NAMESPACE_HINT = "name a namespace with -n"
 RIGHTS_HINT = "ask an administrator to bind the ClusterRole gkm-reader to your account (docs/reference/rights.md)"
 _FORBIDDEN = 403
 
@@ -42,8 +43,10 @@ def get(api: Api, resource: Resource[T], name: str, namespace: str | None = None
         raise _unreadable("get", resource, name, namespace or "", error) from error
 
 
-def listed(api: Api, resource: Resource[T], selector: ListSelector) -> tuple[list[T], list[str]]:
-    """Return the objects of a list, and the names of those that cannot be decoded.
+def listed(
+    api: Api, resource: Resource[T], selector: ListSelector, hint: str = NAMESPACE_HINT
+) -> tuple[list[T], list[str]]:
+    """Return the objects of a list, and the names of those that cannot be decoded; `hint` as for `pages`.
 
     Raises:
         NotServed: the API server does not serve this kind or version.
@@ -51,7 +54,7 @@ def listed(api: Api, resource: Resource[T], selector: ListSelector) -> tuple[lis
     """
     found: list[T] = []
     damaged: list[str] = []
-    for page in pages(api, resource, selector):
+    for page in pages(api, resource, selector, hint=hint):
         found += (entry.value for entry in page.entries)
         damaged += ("/".join(filter(None, key)) for key in page.unreadable)
     return found, damaged
@@ -62,7 +65,7 @@ def pages(
     resource: Resource[T],
     selector: ListSelector,
     most: int | None = None,
-    hint: str = "name a namespace with -n",
+    hint: str = NAMESPACE_HINT,
 ) -> Iterator[ListPage[T]]:
     """Yield a list of objects in pages; `hint` is for a list of more than `most` objects (None: MAX_OBJECTS).
 

@@ -20,7 +20,8 @@ from gkm_cli.output import CommandFailed
 
 MAX_PODS = 500_000
 """Limit of pods of a cluster: ten for each of 50,000 nodes."""
-HINT = "give lists of them with --nodes and --pods"
+HINT = "give lists with --nodes and --pods (of gkm topology show, gkm plan)"
+"""Also for `gkm status -o html`, which has no such options."""
 PLACED = ListSelector(fields="spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed")
 
 
@@ -59,7 +60,7 @@ def read_nodes(api: Api) -> NodeList:
     Raises:
         CommandFailed: nodes cannot be listed.
     """
-    nodes, damaged = listed(api, NODES.of(Node), ListSelector())
+    nodes, damaged = listed(api, NODES.of(Node), ListSelector(), "give a list with --nodes (of gkm topology, gkm plan)")
     unread = (Quarantined(name, QuarantineReason.UNREADABLE, "it cannot be read") for name in damaged)
     return NodeList(tuple(nodes), tuple(unread))
 

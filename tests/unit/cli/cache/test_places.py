@@ -127,6 +127,11 @@ def test_tags_are_listed_page_by_page_up_to_a_limit(registry_server: Registry, i
     own.tags |= {f"t{number:04}": image.partition("@")[2] for number in range(2500)}
     assert len(gkm("cache", "tags", name).stdout.splitlines()) == 2501
     assert len(registry_server.seen("GET", "/v2/team/vector-add/tags/list")) == 3
+    own.tags |= {f"t{number:05}": image.partition("@")[2] for number in range(12_000)}
+    *_, last = gkm("cache", "tags", name, "--limit", "12000").stdout.splitlines()
+    given = last.rpartition("… and more: list them with ")[2].split()
+    assert gkm("cache", "tags", name, *given).returncode == 0, f"the printed option does not run: {given}"
+    own.tags = {tag: digest for tag, digest in own.tags.items() if len(tag) < len("t00000")}
     some = json.loads(gkm("cache", "tags", name, "--limit", "2", "-o", "json").stdout)
     assert some == {"repository": name, "tags": ["1", "t0000"], "more": True}
     assert gkm("cache", "tags", f"{registry_server.host}/team/nothing").stdout == ""

@@ -13,6 +13,7 @@ from gkm.kube.errors import ApiError
 from gkm.kube.resources import NODES, PLACEMENTPLANS, PROVIDER_TREES, RUNS, Resource
 from gkm.topology.eligibility import NodeDemand
 from gkm.topology.pods import NodeLoad
+from gkm_cli.clusters import reads
 from gkm_cli.clusters.connection import ClusterConnection
 from gkm_cli.clusters.reads import Unreadable
 from gkm_cli.clusters.usage import PODS, RunName
@@ -45,6 +46,13 @@ def labeled(item: Json, name: str) -> Json:
     found = copy.deepcopy(item)
     found["metadata"]["labels"] = {RUN_LABEL: name}
     return found
+
+
+def test_more_nodes_than_can_be_read_are_given_by_a_list(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next step was to name a namespace with -n, which neither gkm plan nor gkm topology has."""
+    monkeypatch.setattr(reads, "MAX_OBJECTS", 7)
+    with pytest.raises(CommandFailed, match="there are more than 7 nodes; give a list with --nodes"):
+        free(api)
 
 
 def free(api: FakeApi, own: Collection[RunName] = ()) -> dict[str, int]:
@@ -169,7 +177,7 @@ def test_too_many_pods_end_the_reading(api: FakeApi, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("gkm_cli.clusters.usage.MAX_PODS", 2)
     for number in range(3):
         add(api, PODS, pod(f"p{number}", "gpu-0-0", 1))
-    with pytest.raises(Unreadable, match="more than 2 pods; give lists of them with --nodes and --pods"):
+    with pytest.raises(Unreadable, match="more than 2 pods; give lists with --nodes and --pods"):
         free(api)
 
 
