@@ -49,7 +49,7 @@ def _read(api: Api, namespace: str, *, with_cluster: bool) -> tuple[list[Cache],
 
 
 def _entry(cache: Cache) -> dict[str, Any]:
-    status, cause = cache.status, _cause(cache)
+    status, cause = cache.status, cause_of(cache)
     return {
         "kind": kind_of(cache),
         "namespace": cache.metadata.namespace,
@@ -74,7 +74,7 @@ def _entry(cache: Cache) -> dict[str, Any]:
     }
 
 
-def _cause(cache: Cache) -> Condition | None:
+def cause_of(cache: Cache) -> Condition | None:
     """Return the condition that states the fault of a cache; None if it has no fault."""
     found = (_condition(cache, kind) for kind in ("Verified", "Ready"))
     return next((each for each in found if each.status != TRUE), None)
@@ -103,7 +103,7 @@ def _print(caches: list[Cache], namespace: str, *, is_complete: bool) -> None:
     columns = ("family", "generation") if has_families else ()
     rows = []
     for cache in sorted(caches, key=lambda one: (one.metadata.namespace, one.metadata.name)):
-        cause = _cause(cache)
+        cause = cause_of(cache)
         rows.append(
             (
                 cache.metadata.namespace or "(cluster)",

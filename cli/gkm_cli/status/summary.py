@@ -8,7 +8,7 @@ from gkm.api.caches import Cache, is_held_back, kind_of
 from gkm.api.computedomains import ComputeDomain
 from gkm.api.domain_readiness import ReadyReason, parse_readiness
 from gkm.api.installation import AGENT
-from gkm.api.meta import FALSE, TRUE, Condition
+from gkm.api.meta import FALSE, TRUE
 from gkm.api.mnnvl_metadata import MNNVL_READY
 from gkm.api.nodes import CacheNode
 from gkm.api.runs import Run
@@ -16,6 +16,7 @@ from gkm.api.topology_settings import Topology
 from gkm.topology.labels import MalformedLabel, reader
 from gkm.topology.locations import DomainKey
 
+from gkm_cli.cache.list_caches import cause_of
 from gkm_cli.doctor.findings import Severity
 from gkm_cli.doctor.installation.caches import WITHOUT_NODE
 from gkm_cli.doctor.installation.objects import AMD_GPUS, NVIDIA_GPUS, InstalledNode, InstalledPod, WaitingPod
@@ -101,7 +102,7 @@ def _cache(cache: Cache, pulling: int) -> CacheState:
     status = cache.status
     pulling = min(pulling, max(0, status.total_nodes - status.ready_nodes))
     done = status.ready_nodes + status.failed_nodes + status.incompatible_nodes + pulling
-    cause = _cause(cache)
+    cause = cause_of(cache)
     return CacheState(
         kind=kind_of(cache),
         namespace=cache.metadata.namespace,
@@ -114,14 +115,9 @@ def _cache(cache: Cache, pulling: int) -> CacheState:
         waiting_nodes=max(0, status.total_nodes - done),
         failed_nodes=status.failed_nodes,
         incompatible_nodes=status.incompatible_nodes,
-        cause=cause.reason if cause else "" if status.conditions else "NotReported",
-        message=cause.message if cause else "" if status.conditions else "the controllers have not reported it yet",
+        cause=cause.reason if cause else "",
+        message=cause.message if cause else "",
     )
-
-
-def _cause(cache: Cache) -> Condition | None:
-    found = (cache.status.condition(kind) for kind in ("Verified", "Ready"))
-    return next((each for each in found if each is not None and each.status != TRUE), None)
 
 
 def _state(cache: Cache, pulling: int) -> str:

@@ -77,6 +77,13 @@ def test_a_cache_has_one_state(made: GKMCache, state: str) -> None:
     assert found.state in CACHE_STATES
 
 
+def test_a_status_about_an_earlier_image_is_no_reason_for_the_present_one() -> None:
+    """`gkm cache list` said so; the reason of an image that was replaced stood beside `waiting`."""
+    refused = condition("Verified", "False", "SignatureMissing")
+    (found,) = summary.caches([cache("llama", refused, PENDING, image="registry.example/other:1")], []).caches
+    assert (found.state, found.cause) == ("waiting", "NotReported")
+
+
 def test_the_reports_of_nodes_tell_pulling_from_waiting() -> None:
     made = cache("llama", VERIFIED, PENDING, totalNodes=6, readyNodes=1, failedNodes=0, incompatibleNodes=1)
     reports = [
