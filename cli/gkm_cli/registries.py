@@ -36,9 +36,8 @@ from gkm_cli.calls import CallOptions
 from gkm_cli.credential_helpers import credentials_from_environment
 from gkm_cli.output import UsageError
 
-RefArgument = Annotated[
-    str, typer.Argument(metavar="REF", help="registry/repository:tag or @sha256:…, oci:PATH:TAG, docker-archive:FILE")
-]
+REF_HELP = "registry/repository:tag or @sha256:…, oci:PATH:TAG, docker-archive:FILE"
+RefArgument = Annotated[str, typer.Argument(metavar="REF", help=REF_HELP)]
 ConfigOption = Annotated[Path | None, typer.Option("--config", help="A GKM configuration file.")]
 PlainHTTPOption = Annotated[bool, typer.Option("--plain-http", help="Use http instead of https for this registry.")]
 CAFileOption = Annotated[Path | None, typer.Option("--ca-file", help="Trust the certificate authorities in this file.")]

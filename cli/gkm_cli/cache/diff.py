@@ -13,17 +13,16 @@ from gkm.images.image_store import ImageSource
 
 from gkm_cli.cache import extraction
 from gkm_cli.output import Output, OutputOption, Undecided, line, show, table
-from gkm_cli.registries import RegistryAccess
+from gkm_cli.registries import REF_HELP, RegistryAccess
 
 DIFFERENT = 1
 """The exit code for different images, as diff(1) has it."""
-_IMAGE = "registry/repository:tag or @sha256:…, oci:PATH:TAG, docker-archive:FILE"
 Facts = dict[str, str]
 
 
 def diff(
-    first: Annotated[str, typer.Argument(metavar="A", help=_IMAGE)],
-    second: Annotated[str, typer.Argument(metavar="B", help=_IMAGE)],
+    first: Annotated[str, typer.Argument(metavar="A", help=REF_HELP)],
+    second: Annotated[str, typer.Argument(metavar="B", help=REF_HELP)],
     *,
     access: RegistryAccess,
     output: OutputOption = Output.TABLE,

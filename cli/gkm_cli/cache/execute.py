@@ -34,7 +34,7 @@ from gkm_cli.cache.run_store import MAX_BYTES, RunStore, default_directory
 from gkm_cli.cache.run_views import can_mount, can_share, mount, private_copy, view
 from gkm_cli.output import NegativeResult, Output, OutputOption, UsageError, line, show
 from gkm_cli.progress import progress_bars
-from gkm_cli.registries import RegistryAccess
+from gkm_cli.registries import REF_HELP, RegistryAccess
 from gkm_cli.signers import SignerOptions, verification, verify_image
 
 NOT_EXECUTABLE, NOT_FOUND = 126, 127
@@ -51,12 +51,7 @@ CommandArgument = Annotated[
 class RunOptions:
     """The options of `gkm exec`: the cache, the task, and how the program sees the cache."""
 
-    cache: Annotated[
-        str,
-        typer.Option(
-            "--cache", metavar="REF", help="registry/repository:tag or @sha256:…, oci:PATH:TAG, docker-archive:FILE"
-        ),
-    ] = ""
+    cache: Annotated[str, typer.Option("--cache", metavar="REF", help=REF_HELP)] = ""
     prepare: Annotated[
         bool, typer.Option("--prepare", help="Fetch and verify the cache and lay it out, without a program.")
     ] = False

@@ -1,5 +1,6 @@
 """`gkm cache verify`: show every signature and required attestation of an image, and why it counts or not."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from gkm.api.signers import Signer
@@ -24,8 +25,8 @@ def verify(
         "verified": bool(verdict.verified),
         "message": verdict.message,
         "matched": _matched(verdict),
-        "signatures": [_signature(found) for found in verdict.findings],
-        "attestations": [_attestation(found) for found in verdict.attestations],
+        "signatures": [_finding(found, {"form": found.form.value}) for found in verdict.findings],
+        "attestations": [_finding(found, {"predicateType": found.predicate_type}) for found in verdict.attestations],
     }
     show(result, output, lambda: _print_result(verdict))
     if not verdict.verified:
@@ -40,40 +41,22 @@ def _matched(verdict: Verdict) -> dict[str, Any] | None:
     return {"policy": found.policy, "form": found.form.value, "identity": found.signer.identity or found.signer.key_id}
 
 
-def _signature(found: SignatureFinding) -> dict[str, Any]:
-    return {
-        "policy": found.policy,
-        "form": found.form.value,
-        **_by(found.signer),
-        "ok": found.ok,
-        "reason": found.reason,
-    }
-
-
-def _attestation(found: AttestationFinding) -> dict[str, Any]:
-    return {
-        "policy": found.policy,
-        "predicateType": found.predicate_type,
-        **_by(found.signer),
-        "ok": found.ok,
-        "reason": found.reason,
-    }
-
-
-def _by(signer: Signer) -> dict[str, str]:
-    return {"identity": signer.identity, "issuer": signer.issuer} if signer.identity else {"keyid": signer.key_id}
+def _finding(found: SignatureFinding | AttestationFinding, kind: dict[str, str]) -> dict[str, Any]:
+    signer = found.signer
+    by = {"identity": signer.identity, "issuer": signer.issuer} if signer.identity else {"keyid": signer.key_id}
+    return {"policy": found.policy, **kind, **by, "ok": found.ok, "reason": found.reason}
 
 
 def _print_result(verdict: Verdict) -> None:
     line(("verified: " if verdict.verified else "not verified: ") + verdict.message)
-    if verdict.findings:
-        rows = [(f.form.value, _signer(f.signer), "yes" if f.ok else "no", f.reason) for f in verdict.findings]
-        table(("form", "signer", "counts", "reason"), rows)
-    if verdict.attestations:
-        attested = [
-            (f.predicate_type, _signer(f.signer), "yes" if f.ok else "no", f.reason) for f in verdict.attestations
-        ]
-        table(("attestation", "signer", "counts", "reason"), attested)
+    _print_table("form", [(found.form.value, found) for found in verdict.findings])
+    _print_table("attestation", [(found.predicate_type, found) for found in verdict.attestations])
+
+
+def _print_table(kind: str, findings: Sequence[tuple[str, SignatureFinding | AttestationFinding]]) -> None:
+    rows = [(name, _signer(found.signer), "yes" if found.ok else "no", found.reason) for name, found in findings]
+    if rows:
+        table((kind, "signer", "counts", "reason"), rows)
 
 
 def _signer(signer: Signer) -> str:
