@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 from gkm.kube.api import Api, ListPage, ListSelector
-from gkm.kube.errors import ApiError
+from gkm.kube.errors import FORBIDDEN, ApiError
 from gkm.kube.resources import Resource
 
 from gkm_cli.output import CommandFailed
@@ -15,7 +15,6 @@ MAX_OBJECTS = 50_000
 """Objects in a list: 200 requests of one page. 50,000 pods take about 100 MiB, as reduced as checks need them."""
 NAMESPACE_HINT = "name a namespace with -n"
 RIGHTS_HINT = "ask an administrator to bind the ClusterRole gkm-reader to your account (docs/reference/rights.md)"
-_FORBIDDEN = 403
 
 
 class Unreadable(CommandFailed):
@@ -98,7 +97,7 @@ def merged(failures: Sequence[Unreadable]) -> Unreadable:
 def _unreadable(verb: str, resource: Resource[Any], name: str, namespace: str, error: ApiError) -> Unreadable:
     group, separator, _ = resource.api_version.partition("/")
     what = resource.plural + (f".{group}" if separator else "") + (f"/{name}" if name else "")
-    if error.status != _FORBIDDEN:
+    if error.status != FORBIDDEN:
         return Unreadable(f"cannot {verb} {what}: {error.message}", "run the command again when the API server is well")
     where = f" in the namespace {namespace}" if namespace else " in all namespaces" if resource.namespaced else ""
     return Unreadable(f"missing right: {verb} {what}{where}", RIGHTS_HINT)

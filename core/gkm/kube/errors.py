@@ -7,7 +7,7 @@ from msgspec import DecodeError, Struct, json
 NO_RESPONSE = 0
 """The status of an error without a response: connection refused, timeout, broken TLS."""
 
-UNAUTHORIZED = 401
+UNAUTHORIZED, FORBIDDEN = 401, 403
 
 UNREADABLE = "Unreadable"
 """The reason that GKM gives to a response that cannot be decoded."""
