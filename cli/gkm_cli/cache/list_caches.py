@@ -3,7 +3,7 @@
 from typing import Annotated, Any
 
 import typer
-from gkm.api.caches import Cache, kind_of
+from gkm.api.caches import Cache, condition_of, kind_of
 from gkm.api.grammar import count_of
 from gkm.api.grammar import listed as some
 from gkm.api.meta import TRUE, Condition
@@ -82,8 +82,8 @@ def cause_of(cache: Cache) -> Condition | None:
 
 def _condition(cache: Cache, kind: str) -> Condition:
     """Return a condition of a cache; Unknown until the controllers have reported the image that it names now."""
-    found = cache.status.condition(kind) if cache.status.image == cache.spec.image else None
-    return found or Condition(kind, "Unknown", "NotReported", "the controllers have not reported it yet", "")
+    absent = Condition(kind, "Unknown", "NotReported", "the controllers have not reported it yet", "")
+    return condition_of(cache, kind) or absent
 
 
 def _generation(cache: Cache) -> str:

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
-from gkm.api.caches import Cache, is_held_back, kind_of
+from gkm.api.caches import Cache, condition_of, is_held_back, kind_of
 from gkm.api.computedomains import ComputeDomain
 from gkm.api.domain_readiness import ReadyReason, parse_readiness
 from gkm.api.installation import AGENT
@@ -126,11 +126,10 @@ def _state(cache: Cache, pulling: int) -> str:
     A status about an earlier image of the spec is ignored.
     """
     status = cache.status
-    verified, ready = status.condition("Verified"), status.condition("Ready")
-    reported = verified is not None and ready is not None and status.image == cache.spec.image
+    verified, ready = condition_of(cache, "Verified"), condition_of(cache, "Ready")
     states = {
         "deleting": cache.metadata.deletion_timestamp is not None,
-        "waiting": not reported,
+        "waiting": verified is None or ready is None,
         "refused": verified is not None and verified.status == FALSE,
         "fits no node": ready is not None and ready.reason in WITHOUT_NODE,
         "failed": status.failed_nodes > 0,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from gkm.api.caches import condition_of
 from gkm.api.errors import Reason
 from gkm.api.features import INSTALL
 from gkm.api.installation import DRIVER
@@ -167,7 +168,7 @@ def decide_digest(facts: Facts) -> Outcome:
     status = cache.status
     if status.resolved_digest and status.image == cache.spec.image:
         return Holds(status.resolved_digest)
-    verified = status.condition("Verified")
+    verified = condition_of(cache, "Verified")
     if verified is not None and verified.status != "True":
         return Broken(f"{verified.reason}: {verified.message}", remedy(verified.reason))
     return Broken(

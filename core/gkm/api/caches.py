@@ -4,7 +4,17 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
-from gkm.api.meta import API_VERSION, TRUE, Conditions, Count, HasConditions, ObjectMeta, ObservedGeneration, seconds_of
+from gkm.api.meta import (
+    API_VERSION,
+    TRUE,
+    Condition,
+    Conditions,
+    Count,
+    HasConditions,
+    ObjectMeta,
+    ObservedGeneration,
+    seconds_of,
+)
 from gkm.api.rollouts import RolloutPolicy, RolloutStatus
 from gkm.api.signers import MAX_SIGNERS, Signer
 
@@ -208,12 +218,12 @@ def is_held_back(cache: Cache) -> bool:
     return condition is not None and condition.status == TRUE
 
 
-def verified_digest(cache: Cache) -> str | None:
-    """Return the verified digest of the image in the spec, which nodes may pull; None until the controller set it.
+def condition_of(cache: Cache, kind: str) -> Condition | None:
+    """Return a condition of a cache; None while the status is about an earlier value of spec.image."""
+    return cache.status.condition(kind) if cache.status.image == cache.spec.image else None
 
-    A digest that belongs to an earlier value of spec.image is ignored.
-    """
-    condition = cache.status.condition("Verified")
-    if condition is None or condition.status != "True" or cache.status.image != cache.spec.image:
-        return None
-    return cache.status.resolved_digest
+
+def verified_digest(cache: Cache) -> str | None:
+    """Return the verified digest of the image in the spec, which nodes may pull; None until the controller set it."""
+    condition = condition_of(cache, "Verified")
+    return cache.status.resolved_digest if condition is not None and condition.status == TRUE else None

@@ -39,7 +39,7 @@ def cache(
     if verified:
         status, reason = verified
         condition = {"type": "Verified", "status": status, "reason": reason, "message": "m", "lastTransitionTime": OLD}
-        made["status"] = {"conditions": [condition]}
+        made["status"] = {"image": image, "conditions": [condition]}
     return convert(made, GKMCache)
 
 

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 
-from gkm.api.caches import Cache, verified_digest
+from gkm.api.caches import Cache, condition_of, verified_digest
 from gkm.api.config import Config
 from gkm.api.errors import GKMError, Reason
 from gkm.api.installation import CONTROLLERS, NAMESPACE
@@ -103,7 +103,7 @@ def failed(observed: InstallationFacts) -> Iterator[Finding]:
 def without_node(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the caches that no node can use: no node reports them, or their GPUs do not fit."""
     for cache in observed.caches:
-        ready = cache.status.condition("Ready")
+        ready = condition_of(cache, "Ready")
         if ready and ready.reason in WITHOUT_NODE and ready.last_transition_time <= observed.cutoff:
             yield Finding(
                 Severity.PROBLEM,
@@ -150,8 +150,8 @@ def _waits_its_turn(cache: Cache | None, node: NodeSpec) -> bool:
 
 
 def _unverified(cache: Cache) -> tuple[str, str]:
-    """Return reason and message of the condition Verified unless it is True."""
-    condition = cache.status.condition("Verified")
+    """Return reason and message of the condition Verified unless it is True, or about an earlier image."""
+    condition = condition_of(cache, "Verified")
     return (condition.reason, condition.message) if condition and condition.status != "True" else ("", "")
 
 
@@ -163,7 +163,7 @@ def _not_verified(observed: InstallationFacts) -> set[tuple[str, str]]:
     return {
         (cache.metadata.namespace, cache.metadata.name)
         for cache in observed.caches
-        if (condition := cache.status.condition("Verified")) is None or condition.status != TRUE
+        if (condition := condition_of(cache, "Verified")) is None or condition.status != TRUE
     }
 
 

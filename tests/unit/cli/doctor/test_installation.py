@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import convert
 from msgspec.structs import replace
-from support.cli.observations import GPUS, NOW, OLD, YOUNG, Json, cache, hook, node, observed, pod, report
+from support.cli.observations import GPUS, NOW, OLD, YOUNG, Json, cache, config, hook, node, observed, pod, report
 from support.operator.upstream import upstream
 
 INSTALLATION = [check for check in CHECKS if check.observe is observe]
@@ -186,6 +186,18 @@ def test_a_cache_at_which_the_controllers_have_not_looked_is_not_ok(created: str
     made = replace(made, metadata=replace(made.metadata, creation_timestamp=created))
     found = [each.severity.value for each in caches.refused(observed(caches=[made]))]
     assert found == severities, "without a finding the check says that every other image is verified"
+
+
+@pytest.mark.parametrize("reason", ["SignatureMissing", "Unauthorized", "MetadataInvalid"])
+def test_a_verdict_on_an_earlier_image_is_no_finding(reason: str) -> None:
+    made = cache(verified=("False", reason))
+    policy = {"images": ["*"], "keys": ["/etc/gkm/cosign.pub"]}
+    facts = observed(config_map=config(policies=[policy]), caches=[made])
+    checks = (caches.signature, caches.credentials, caches.refused)
+    assert len([each for check in checks for each in check(facts)]) == 1
+    changed = replace(made, spec=replace(made.spec, image="registry.example/team/caches/other:1"))
+    facts = observed(config_map=config(policies=[policy]), caches=[changed])
+    assert [each for check in checks for each in check(facts)] == [], "the image of the finding was replaced"
 
 
 REASONED: list[tuple[str, Callable[[InstallationFacts], Iterator[Finding]]]] = [

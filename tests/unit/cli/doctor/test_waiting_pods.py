@@ -88,7 +88,7 @@ def test_a_cache_that_fits_no_node_is_a_problem(reason: str, changed: str, expec
         "kind": "GKMCache",
         "metadata": {"name": "llama", "namespace": "ml-apps"},
         "spec": {"image": "registry.example/team/caches/llama:1"},
-        "status": {"conditions": [condition]},
+        "status": {"image": "registry.example/team/caches/llama:1", "conditions": [condition]},
     }
     found = list(caches.without_node(observed(caches=[convert(made, GKMCache)])))
     assert briefly(iter(found)) == expected

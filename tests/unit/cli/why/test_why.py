@@ -115,6 +115,16 @@ def healthy(
     )
 
 
+def test_the_verdict_on_an_earlier_image_is_no_reason_for_the_present_one() -> None:
+    facts = healthy({})
+    assert facts.cache.value is not None
+    refused = Condition("Verified", "False", Reason.SIGNATURE_MISSING, "", NOW)
+    status = structs.replace(facts.cache.value.status, conditions=[refused])
+    changed = structs.replace(facts.cache.value, spec=CacheSpec(image="r.example/b:1"), status=status)
+    (digest,) = (step for step in walk(replace(facts, cache=ReadResult(changed))) if step.link == "digest")
+    assert digest.detail == "the controllers have not resolved the image yet", "the reason is of r.example/a:1"
+
+
 @pytest.mark.parametrize(
     ("variable", "value", "broken"),
     [
