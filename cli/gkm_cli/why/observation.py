@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from gkm.api.caches import Cache
+from gkm.api.features import INSTALL
 from gkm.api.installation import CSI, DRIVER, NAMESPACE
 from gkm.kube.api import Api, ListSelector
 from gkm.kube.errors import ApiError
@@ -141,12 +142,12 @@ def _caches(api: Api, namespace: str | None) -> list[Cache]:
 
 def _capture_mode(api: Api) -> str:
     """Return the mode of capture that the CSI driver runs in, which the chart passes to it; `request` without one."""
-    shown = kubectl("get", "daemonset", CSI, "-n", NAMESPACE, "-o", "yaml")
     driver = get(api, DAEMON_SETS, CSI, NAMESPACE)
     if driver is None:
-        raise Unreadable(f"there is no DaemonSet {CSI} in {NAMESPACE}", f"{shown} shows {_MODE}")
+        raise Unreadable(f"there is no DaemonSet {CSI} in {NAMESPACE}", INSTALL)
     mode = _variable(driver, _MODE)
     if mode not in _MODES:
+        shown = kubectl("get", "daemonset", CSI, "-n", NAMESPACE, "-o", "yaml")
         raise Unreadable(f"the DaemonSet {CSI} does not state {_MODE}", f"{shown} shows it")
     return mode
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from gkm.api.features import INSTALL
 from gkm.kube.resources import CLUSTERGKMCACHES, DAEMON_SETS, GKMCACHES, Resource
 from gkm_cli.output import CommandFailed, NegativeResult, Output, UsageError
 from gkm_cli.why import explanation
@@ -233,6 +234,12 @@ def test_the_links_say_which_mode_applies(found: Json | None, words: str) -> Non
     api.merge(PODS, "p", pod, "team")
     (facts,) = Observation(api).facts(api.get(PODS, "p", "team"))
     assert words in next(step.detail for step in walk(facts) if step.link == "volume")
+
+
+def test_the_next_step_for_a_missing_driver_is_to_install_it() -> None:
+    """The next step was to show the DaemonSet that does not exist."""
+    doubt = facts_in_mode(None).mode_doubt
+    assert (doubt.why, doubt.hint) == ("there is no DaemonSet gkm-csi in gkm-system", INSTALL)
 
 
 def test_an_object_that_several_pods_need_is_read_once() -> None:
