@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
-from gkm.api.config import ConfigInvalid
 from gkm.api.meta import GROUP, timestamp
 from gkm.api.topology_settings import Topology
 from gkm.kube.resources import CLUSTERGKMCACHENODES, CLUSTERGKMCACHES, GKMCACHENODES, GKMCACHES, RUNS, Resource
@@ -48,11 +47,7 @@ def settings_of(reader: ClusterReader) -> Topology:
         Unreadable: the configuration cannot be read or used.
     """
     observed = observe(reader, ("config_map",))
-    if observed.config_map is None:
-        return Topology()
-    if isinstance(observed.config, ConfigInvalid):
-        raise Unreadable(f"the configuration cannot be used: {observed.config}", "gkm doctor --check config")
-    return observed.config.topology
+    return Topology() if observed.config_map is None else observed.usable_config.topology
 
 
 def _part(read_part: Callable[[ClusterReader], T], reader: ClusterReader) -> T | NotKnown:

@@ -78,15 +78,15 @@ def rights(observed: InstallationFacts) -> Iterator[Finding]:
 @check("rights/bindings", "every process has its rights", "bindings driver config_map")
 def account_bindings(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the processes of GKM whose rights are not bound by a ClusterRoleBinding."""
-    agent = (AGENT,) if observed.needs_nodes else ()
-    for name in (*agent, CONTROLLERS, ADMISSION):
+    for name in (CONTROLLERS, ADMISSION, AGENT):
         found = observed.bindings.get(name)
         role = text_at(found, "roleRef", "name")
-        if found is None or role != name:
-            detail, hint = "it does not exist", INSTALL
-            if found is not None:
-                detail = f"it binds the ClusterRole {role}"
-                delete = command("kubectl", "delete", "clusterrolebinding", name)
-                hint = f"{delete}, then {INSTALL}: its roleRef cannot be changed"
-            why = f"the API server denies the requests of {name}"
-            yield problem("ClusterRoleBinding", name, detail, why, hint)
+        if role == name or (name == AGENT and not observed.needs_nodes):
+            continue
+        detail, hint = "it does not exist", INSTALL
+        if found is not None:
+            detail = f"it binds the ClusterRole {role}"
+            delete = command("kubectl", "delete", "clusterrolebinding", name)
+            hint = f"{delete}, then {INSTALL}: its roleRef cannot be changed"
+        why = f"the API server denies the requests of {name}"
+        yield problem("ClusterRoleBinding", name, detail, why, hint)

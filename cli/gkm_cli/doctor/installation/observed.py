@@ -11,6 +11,7 @@ from gkm.api.installation import AGENT, CONFIG_KEY, CONFIG_MAP, NAMESPACE
 from gkm.api.nodes import CacheNode
 from gkm.kube.resources import Json
 
+from gkm_cli.clusters.reads import Unreadable
 from gkm_cli.doctor.findings import Finding, Severity, at, named
 from gkm_cli.doctor.installation.objects import (
     GroupObject,
@@ -74,9 +75,24 @@ class InstallationFacts:
             return error
 
     @property
+    def usable_config(self) -> Config:
+        """Return the configuration.
+
+        Raises:
+            Unreadable: it cannot be used.
+        """
+        if isinstance(self.config, ConfigInvalid):
+            raise Unreadable(f"the configuration cannot be used: {self.config}", "gkm doctor --check config")
+        return self.config
+
+    @property
     def needs_nodes(self) -> bool:
-        """Return whether pods get their caches by the CSI driver; True where the configuration does not say."""
-        word = "csi" if isinstance(self.config, ConfigInvalid) else self.config.delivery
+        """Return whether pods get their caches by the CSI driver; True without a configuration.
+
+        Raises:
+            Unreadable: the configuration cannot be used.
+        """
+        word = self.usable_config.delivery if self.config_map is not None else "csi"
         return word == "csi" or (word == "auto" and self.driver is not None)
 
     def pods_of(self, program: str) -> list[InstalledPod]:

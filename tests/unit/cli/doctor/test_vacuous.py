@@ -116,7 +116,7 @@ def test_a_subject_is_what_the_check_compares(name: str, without: dict[str, Any]
     assert subject.find(observed(**with_it))
 
 
-@pytest.mark.parametrize("word", ["image", "auto", "csi"])
+@pytest.mark.parametrize("word", ["image", "auto", "csi", "neither"])
 def test_a_cluster_whose_pods_get_image_volumes_lacks_no_daemon_set(word: str) -> None:
     api = FakeApi()
     meta = {"name": "gkm-config", "namespace": "gkm-system"}
@@ -126,6 +126,7 @@ def test_a_cluster_whose_pods_get_image_volumes_lacks_no_daemon_set(word: str) -
         api.create(BINDINGS, {"metadata": {"name": name}, "roleRef": {"name": name}})
     found = results(api)
     checks = ("csi/driver-missing", "csi/missing", "agent/missing", "rights/bindings")
-    expected = Severity.PROBLEM if word == "csi" else Severity.OK
+    unusual = {"csi": Severity.PROBLEM, "neither": Severity.NOT_CHECKED}  # the configuration cannot be used
+    expected = unusual.get(word, Severity.OK)
     severities = {check: {one.severity for one in found[check]} for check in checks}
     assert severities == {check: {expected} for check in checks}, "the chart installs no agent, and no right of it"
