@@ -1,6 +1,7 @@
 """`gkm cache extract`: write the verified content of an image into a directory."""
 
 import os
+import shlex
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -66,7 +67,10 @@ def extract(
 def _print_result(result: Mapping[str, Any], to: Path, image: str, path: MountPath | None) -> None:
     line(f"{to}: {count_of(result['files'], 'file')}, {count_of(result['bytes'], 'byte')} of {image}")
     if path is None:
-        line(f"it has the paths of the machine that built it; to use it here, add --mount-path {to.resolve()}")
+        here = shlex.quote(str(to.resolve()))
+        line(
+            f"it has the paths of the machine that built it; to use it here, rm -r {here}, and add --mount-path {here}"
+        )
     else:
         files = count_of(result["rewritten"], "file")
         line(f"{files} with paths: rewritten for {path.text}, {result['incomplete']} of them incomplete")

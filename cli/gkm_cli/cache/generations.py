@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 from gkm.api.caches import Cache, is_held_back, kind_of
 from gkm.api.captured_metadata import CONTENT, EARLIER, HARDWARE, PREFIX
+from gkm.api.grammar import count_of
 from gkm.images.captured.content import short
 from gkm.kube.api import Api, ListSelector
 from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES, Resource
@@ -173,7 +174,7 @@ def also_pinned(cache: Cache, family: Iterable[Cache]) -> list[str]:
 def use_of(cache: Cache, family: Iterable[Cache]) -> str:
     """Return why deleting a cache object would affect pods, as the end of a sentence; "" if it would not."""
     if cache.status.pods_using:
-        return f"is used by {cache.status.pods_using} volumes of pods"
+        return f"is used by {count_of(cache.status.pods_using, 'volume')} of pods"
     if is_held_back(cache) and may_come_back(cache, family):
         return "is held back, and the controllers would register it again for new pods"
     return "is pinned" if cache.spec.pinned else ""

@@ -1,6 +1,8 @@
 """`gkm cache extract` and `check` beyond the plain case: another mount path, another machine's GPUs."""
 
 import json
+import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,18 @@ def test_paths_are_rewritten_for_the_mount_path(signed: str, key: Path, tmp_path
         assert all((out / group.parent / name).is_file() for name in named)
     others = {path: data for path, data in content(CACHE).items() if path not in GROUPS}
     assert {path: data for path, data in content(out).items() if path not in GROUPS} == others
+
+
+def test_the_printed_way_to_use_the_cache_here_runs(signed: str, key: Path, tmp_path: Path) -> None:
+    """It named the option alone: the directory exists, and its name stood without quotes."""
+    out = tmp_path / "a b"
+    where = ("cache", "extract", signed, "--to", out, "--key", key, "--plain-http")
+    _, _, way = gkm(*where).stdout.strip().rpartition("to use it here, ")
+    remove, _, option = way.partition(", and add ")
+    assert shlex.split(remove) == ["rm", "-r", str(out)], way
+    shutil.rmtree(out)
+    done = gkm(*where, *shlex.split(option))
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_mount_path_that_cannot_be_is_refused_before_anything_is_fetched(signed: str, tmp_path: Path) -> None:

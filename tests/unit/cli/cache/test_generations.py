@@ -60,6 +60,7 @@ def test_other_pinned_members_for_the_same_hardware_are_named() -> None:
     [
         (generation(1), ""),
         (generation(1, pods=3), "is used by 3 volumes of pods"),
+        (generation(1, pods=1), "is used by 1 volume of pods"),
         (generation(1, pinned=True), "is pinned"),
     ],
 )
