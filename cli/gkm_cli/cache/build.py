@@ -249,7 +249,7 @@ def _print_contents(described: dict[str, Any], scanned: ScannedCaches) -> None:
     if (more := len(described["entries"]) - _MAX_SHOWN) > 0:
         line(f"entry    and {count_of(more, 'more entry', 'more entries')}: -o json lists all")
     for text in (*described["warnings"], *_left_out_lines(scanned)):
-        line(escape(text))
+        line(text)
 
 
 def _destination(image: str, to: str, *, push: bool) -> tuple[Reference, LocalReference | None]:

@@ -20,7 +20,6 @@ from gkm.packing.inventory import Inventory
 from gkm.packing.usable_nodes import UsableNodes
 from gkm.packing.values import Fix, Group, Level, Location, Plan, Refusal, Replanned
 from gkm.topology.nodes import DEFAULT_TOLERATIONS
-from gkm.topology.quarantine import Quarantined
 
 from gkm_cli.plan.runs import ParsedRun
 from gkm_cli.plan.single_run import RunDecision
@@ -60,24 +59,18 @@ def _unused(usable: UsableNodes) -> Json:
     for entry in usable.excluded:
         nodes_by_reason.setdefault((entry.why.value, entry.detail), []).append(entry.node)
     return {
-        "unusedNodes": _counts(usable),
+        "unusedNodes": {why.value: count for why, count in sorted(usable.counts.items())},
         "excluded": [
             {"reason": reason, "detail": detail, "count": len(names), "nodes": fold_sorted(names)}
             for (reason, detail), names in sorted(nodes_by_reason.items())
         ],
-        "quarantined": _quarantined(usable.quarantined),
+        "quarantined": [
+            {"node": entry.node, "reason": entry.why.value, "message": entry.message} for entry in usable.quarantined
+        ],
         "overcommitted": [
             {"node": entry.node, "taken": entry.taken, "total": entry.total} for entry in usable.overcommitted
         ],
     }
-
-
-def _quarantined(entries: Iterable[Quarantined]) -> list[Json]:
-    return [{"node": entry.node, "reason": entry.why.value, "message": entry.message} for entry in entries]
-
-
-def _counts(usable: UsableNodes) -> Json:
-    return {why.value: count for why, count in sorted(usable.counts.items())}
 
 
 def _spec(run: ParsedRun, plan: Plan, fragmentation: Fragmentation | None = None) -> Json:
