@@ -39,10 +39,17 @@ def credentials_from_environment(environment: Mapping[str, str] = os.environ) ->
     if named and not Path(named).is_file():
         why = f"REGISTRY_AUTH_FILE names {named}, which is no file"
         raise GKMError(Reason.UNAUTHORIZED, why, "log in, or unset the variable")
-    return PersonalCredentials([config for path in config_files(environment) if (config := _read(path))])
+    return PersonalCredentials([config for _, config in configs(environment)])
 
 
-def config_files(environment: Mapping[str, str]) -> Iterator[Path]:
+def configs(environment: Mapping[str, str]) -> Iterator[tuple[Path, DockerConfig]]:
+    """Yield the credential files that exist, and what they hold; raises GKMError as credentials_from_environment."""
+    for path in _files(environment):
+        if path.is_file() and (content := content_of(path)):
+            yield path, parse(content, str(path))
+
+
+def _files(environment: Mapping[str, str]) -> Iterator[Path]:
     """Yield the credential files: the one in REGISTRY_AUTH_FILE, or docker's and then podman's."""
     if named := environment.get("REGISTRY_AUTH_FILE"):
         yield Path(named)
@@ -113,17 +120,21 @@ def is_same_server(server: str, registry: str) -> bool:
     return split_server(server)[:2] in known and split_server(server)[2] == ""
 
 
-def _read(path: Path) -> DockerConfig | None:
-    if not path.is_file():
-        return None
+def content_of(path: Path) -> bytes:
+    """Return the content of a credential file; b"" if there is none.
+
+    Raises:
+        GKMError: UNAUTHORIZED: the file cannot be read.
+    """
     try:
         with path.open("rb") as file:
-            raw = file.read(MAX_CONFIG_BYTES + 1)
+            return file.read(MAX_CONFIG_BYTES + 1).strip()
+    except FileNotFoundError:
+        return b""
     except OSError as error:
         raise GKMError(
             Reason.UNAUTHORIZED, f"{path} cannot be read: {error.strerror}", "check its owner and mode"
         ) from error
-    return parse(raw, str(path)) if raw.strip() else None
 
 
 class _HelperOutput(Struct, rename="pascal"):

@@ -22,7 +22,6 @@ from gkm.images.reference import Reference
 from gkm.images.registries.auth import Login
 from gkm.images.registries.credentials import (
     DOCKER_HUB,
-    MAX_CONFIG_BYTES,
     MAX_SECRET_CHARACTERS,
     AuthEntry,
     DockerConfig,
@@ -32,7 +31,7 @@ from gkm.images.registries.credentials import (
 )
 
 from gkm_cli import credential_helpers
-from gkm_cli.credential_helpers import DOCKER_HUB_SERVER, config_files, helper_names, is_same_server
+from gkm_cli.credential_helpers import DOCKER_HUB_SERVER, configs, content_of, helper_names, is_same_server
 from gkm_cli.output import Output, OutputOption, UsageError, line, show
 from gkm_cli.registries import RegistryAccess
 
@@ -169,8 +168,7 @@ def remaining(registry: str, environment: Mapping[str, str] = os.environ) -> lis
     Raises:
         GKMError: UNAUTHORIZED: a file cannot be used.
     """
-    files = [path for path in config_files(environment) if path.is_file()]
-    return [str(path) for path in files if Keyring([parse(_read(path), str(path))]).logins(registry, "")]
+    return [str(path) for path, config in configs(environment) if Keyring([config]).logins(registry, "")]
 
 
 def _path(environment: Mapping[str, str]) -> Path:
@@ -183,29 +181,13 @@ def _path(environment: Mapping[str, str]) -> Path:
 def _stored(environment: Mapping[str, str]) -> tuple[Path, DockerConfig, dict[str, Any]]:
     """Return the file with the logins, as it is understood, and as it is written back; raises as `store`."""
     path = _path(environment)
-    raw = _read(path)
+    raw = content_of(path) or b"{}"
     config = parse(raw, str(path))
     return path, config, msgspec.json.decode(raw)
 
 
-def _read(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            return file.read(MAX_CONFIG_BYTES + 1).strip() or b"{}"
-    except FileNotFoundError:
-        return b"{}"
-    except OSError as error:
-        raise GKMError(
-            Reason.UNAUTHORIZED, f"{path} cannot be read: {error.strerror}", "check its owner and mode"
-        ) from error
-
-
 def _write(path: Path, content: dict[str, Any]) -> None:
-    _replace(path, msgspec.json.format(msgspec.json.encode(content), indent=8))
-
-
-def _replace(path: Path, data: bytes) -> None:
     """Replace the file in one step, for its owner only; a link stays a link."""
     target = path.resolve()
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    files.replace(target, data, mode=_PRIVATE)
+    files.replace(target, msgspec.json.format(msgspec.json.encode(content), indent=8), mode=_PRIVATE)
