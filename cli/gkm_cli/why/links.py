@@ -135,7 +135,8 @@ def decide_node(facts: Facts) -> Outcome:
 def decide_driver(facts: Facts) -> Outcome:
     """Decide whether the CSI driver is registered on the node."""
     if facts.has_driver.value is None:
-        return Broken(f"the cluster has no CSIDriver {DRIVER}", f"install GKM: {INSTALL}")
+        hint = f"install GKM: {INSTALL}; with delivery: image, name the cache by a label (docs/how-to/image-volumes.md)"
+        return Broken(f"the cluster has no CSIDriver {DRIVER}", hint)
     node = facts.csi_node.value
     name = facts.pod.spec.node_name
     if node is None or DRIVER not in node.drivers:

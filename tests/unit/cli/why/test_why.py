@@ -115,6 +115,11 @@ def healthy(
     )
 
 
+def test_without_a_driver_the_next_step_holds_for_an_installation_that_needs_none() -> None:
+    (driver,) = (step for step in walk(healthy({}, has_driver=ReadResult())) if step.link == "driver")
+    assert "with delivery: image, name the cache by a label" in driver.hint, "GKM may be installed"
+
+
 def test_the_verdict_on_an_earlier_image_is_no_reason_for_the_present_one() -> None:
     facts = healthy({})
     assert facts.cache.value is not None
