@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from gkm_cli.calls import CallOptions
+from gkm_cli.output import UsageError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +20,11 @@ class ClusterOptions(CallOptions):
         ),
     ] = None
     context: Annotated[str | None, typer.Option("--context", help="The context of the kubeconfig.")] = None
+
+    def check_unnamed(self) -> None:
+        """Raise UsageError if the options name a cluster, for a command that reads lists of nodes instead."""
+        if self != ClusterOptions():
+            raise UsageError("--nodes is given with --kubeconfig or --context", "give lists, or a cluster")
 
 
 NamespaceOption = Annotated[

@@ -61,6 +61,7 @@ def _snapshot(
 ) -> SurveyedCluster:
     """Return the snapshot of the lists, or of the cluster without any."""
     if options.nodes:
+        where.check_unnamed()
         return snapshot.read(options.nodes, options.pods or [], settings, options.claims or [])
     from gkm_cli.clusters.connection import connected  # noqa: PLC0415 -- only with a cluster: it takes half a second
     from gkm_cli.clusters.usage import RunName  # noqa: PLC0415 -- as above

@@ -157,8 +157,7 @@ def of_cluster(options: SourceOptions, where: ClusterOptions, *, with_usage: boo
         CommandFailed: no API server answers, or nodes or pods cannot be read.
     """
     if options.nodes:
-        if where != ClusterOptions():
-            raise UsageError("--nodes is given with --kubeconfig or --context", "give lists, or a cluster")
+        where.check_unnamed()
         return None
     from gkm_cli.topology import live  # noqa: PLC0415 -- only with a cluster: its client takes half a second
 

@@ -190,6 +190,12 @@ def test_without_nodes_and_without_a_cluster_there_is_one_line(tmp_path: Path) -
     assert done.stderr.endswith("; or give lists with --nodes and --pods\n")
 
 
+def test_lists_and_a_cluster_exclude_each_other_as_in_gkm_topology(tmp_path: Path) -> None:
+    done = PlanWorkspace(tmp_path).run_plan("--context", "production")
+    assert done.returncode == 2, "the named cluster was not read, and no word said so"
+    assert done.stderr.startswith("error: --nodes is given with --kubeconfig or --context; ")
+
+
 def test_topology_providers_that_are_not_read_are_named(api: FakeApi) -> None:
     def notes() -> tuple[str, ...]:
         return live.read(ClusterConnection(api, "ml"), (), Topology()).notes
