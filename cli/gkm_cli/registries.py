@@ -108,7 +108,7 @@ class RegistryAccess(CallOptions):
         if not isinstance(ref, LocalReference):
             return self.registry(ref, mirrored=False)
         if ref.registry == ARCHIVE:
-            raise UsageError(f"{ref} cannot be changed", "GKM only reads a docker-archive; use oci:PATH")
+            raise UsageError(f"{ref}: GKM only reads images of a docker-archive", "use oci:PATH")
         return LayoutStore(ref.path)
 
     def pinned(self, reference: str) -> tuple[ImageSource, Reference]:

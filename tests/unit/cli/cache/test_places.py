@@ -84,7 +84,7 @@ def test_an_archive_is_read_and_says_that_it_has_no_signature(tmp_path: Path, pa
     verified = gkm("cache", "verify", ref, "--key", public)
     assert (verified.returncode, "has no place for a signature" in verified.stdout) == (3, True)
     signed = gkm("cache", "sign", ref, "--key", key)
-    assert (signed.returncode, "cannot be changed" in signed.stderr) == (2, True)
+    assert (signed.returncode, "GKM only reads images of a docker-archive" in signed.stderr) == (2, True)
     missing = gkm("cache", "inspect", f"{ref}:other:1")
     assert (missing.returncode, "name one of 'x.example/team/llama:1'" in missing.stderr) == (1, True)
 
@@ -112,13 +112,18 @@ def test_a_copy_takes_the_signatures_along_and_can_be_repeated(
 @pytest.mark.parametrize(
     ("target", "says"),
     [
-        ("docker-archive:{tmp}/x", "cannot be changed"),
+        ("docker-archive:{tmp}/x", "GKM only reads images of a docker-archive"),
         ("oci:{tmp}/x@sha256:" + "0" * 64, "name a tag of the copy"),
     ],
 )
 def test_a_copy_needs_a_place_that_takes_it(layout: str, tmp_path: Path, target: str, says: str) -> None:
     done = gkm("cache", "copy", layout, target.format(tmp=tmp_path))
     assert (done.returncode, says in done.stderr) == (2, True), done.stderr
+
+
+def test_the_tags_of_an_archive_are_refused_for_a_true_reason(tmp_path: Path) -> None:
+    done = gkm("cache", "tags", f"docker-archive:{tmp_path}/x")
+    assert (done.returncode, "cannot be changed" in done.stderr) == (2, False), "the command changes no archive"
 
 
 def test_tags_are_listed_page_by_page_up_to_a_limit(registry_server: Registry, image: str) -> None:
