@@ -109,8 +109,7 @@ def _print_drawn(
         print_text(page)
         page.picture(picture(drawn, ()), at=1)  # below the verdict
         lines = page.html()
-    for line in lines:
-        sys.stdout.write(line + "\n")
+    sys.stdout.writelines(f"{line}\n" for line in lines)
 
 
 def _print_refusal(run: ParsedRun, refusal: Refusal) -> None:

@@ -54,8 +54,7 @@ def _print_page(connection: ClusterConnection, reader: ClusterReader, found: Sta
 
     with waiting("reading pods and plans"):
         drawn = None if reader.namespace else page.topology(connection, lambda: settings_of(reader))
-    for line in page.html(found, drawn):
-        sys.stdout.write(line + "\n")
+    sys.stdout.writelines(f"{line}\n" for line in page.html(found, drawn))
     return [*found.unknown, *(["topology"] if isinstance(drawn, NotKnown) else [])]
 
 

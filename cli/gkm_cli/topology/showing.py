@@ -47,8 +47,7 @@ def print_capacity(
     if output in (ShowOutput.SVG, ShowOutput.HTML):
         picture = render.picture(built.tree, built.outline, capacity, closest)
         lines = picture if output is ShowOutput.SVG else _page(built, capacity, notes, closest, picture)
-        for line in lines:
-            sys.stdout.write(line + "\n")
+        sys.stdout.writelines(f"{line}\n" for line in lines)
         return
 
     def figures(first: int, end: int) -> dict[str, Any]:

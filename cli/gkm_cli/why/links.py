@@ -12,6 +12,7 @@ from gkm.api.caches import condition_of
 from gkm.api.errors import Reason
 from gkm.api.features import INSTALL
 from gkm.api.installation import DRIVER
+from gkm.api.meta import TRUE, Condition
 from gkm.api.nodes import CapturedImage, IncompatibleGPUs, NodeCacheStatus
 
 from gkm_cli.clusters.reads import Unreadable
@@ -169,26 +170,23 @@ def decide_digest(facts: Facts) -> Outcome:
     status = cache.status
     if status.resolved_digest and status.image == cache.spec.image:
         return Holds(status.resolved_digest)
-    verified = condition_of(cache, "Verified")
-    if verified is not None and verified.status != "True":
-        return Broken(f"{verified.reason}: {verified.message}", remedy(verified.reason))
-    return Broken(
-        "the controllers have not resolved the image yet",
-        f"wait some seconds; else see whether they run: {kubectl('get', 'pods', '-n', 'gkm-system')}",
-    )
+    return _without_verdict(condition_of(cache, "Verified"), "resolved")
 
 
 def decide_signature(facts: Facts) -> Outcome:
     """Decide whether the signatures of the image are verified."""
-    verified = facts.existing_cache.status.condition("Verified")
-    if verified is None:
-        return Broken(
-            "the controllers have not verified the image yet",
-            f"wait some seconds; else see whether they run: {kubectl('get', 'pods', '-n', 'gkm-system')}",
-        )
-    if verified.status != "True":
-        return Broken(f"{verified.reason}: {verified.message}", remedy(verified.reason))
+    verified = condition_of(facts.existing_cache, "Verified")
+    if verified is None or verified.status != TRUE:
+        return _without_verdict(verified, "verified")
     return Holds(f"{verified.reason}: {verified.message}" if verified.message else verified.reason)
+
+
+def _without_verdict(verified: Condition | None, done: str) -> Broken:
+    """Say why an image is not verified, or what the controllers have not yet done with it."""
+    if verified is not None and verified.status != TRUE:
+        return Broken(f"{verified.reason}: {verified.message}", remedy(verified.reason))
+    hint = f"wait some seconds; else see whether they run: {kubectl('get', 'pods', '-n', 'gkm-system')}"
+    return Broken(f"the controllers have not {done} the image yet", hint)
 
 
 def decide_report(facts: Facts) -> Outcome:
