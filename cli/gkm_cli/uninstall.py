@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from gkm_cli.clusters.options import ClusterOptions
-from gkm_cli.output import CommandFailed, NegativeResult, Output, OutputOption, UsageError, line, show
+from gkm_cli.output import NegativeResult, Output, OutputOption, UsageError, line, show
 
 CheckOption = Annotated[bool, typer.Option("--check", help="List the pods that must end before; it is required.")]
 
@@ -19,15 +19,16 @@ def uninstall(cluster: ClusterOptions, *, check: CheckOption = False, output: Ou
             "run it with --check; then helm uninstall gkm (docs/reference/chart.md) removes GKM",
         )
     from gkm.kube.errors import ApiError  # noqa: PLC0415 -- the client's imports would slow down every other command
-    from gkm.kube.volume_users import explanation, gated_pods, pods_with_volumes  # noqa: PLC0415 -- as above
+    from gkm.kube.volume_users import PODS, explanation, gated_pods, pods_with_volumes  # noqa: PLC0415 -- as above
 
     from gkm_cli.clusters.connection import connected  # noqa: PLC0415 -- as above
+    from gkm_cli.clusters.reads import unreadable  # noqa: PLC0415 -- as above
 
     api = connected(cluster).api
     try:
         users, gated = sorted(pods_with_volumes(api)), sorted(gated_pods(api))
     except ApiError as error:
-        raise CommandFailed(f"the pods cannot be listed: {error.message}; pods may need GKM") from error
+        raise unreadable("list", PODS, "", "", error) from error
     ok = not users and not gated
     show({"ok": ok, "pods": _named(users), "gated": _named(gated)}, output, lambda: line(explanation(users, gated)))
     if not ok:

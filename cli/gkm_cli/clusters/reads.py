@@ -39,7 +39,7 @@ def get(api: Api, resource: Resource[T], name: str, namespace: str | None = None
     try:
         return api.find(resource, name, namespace)
     except ApiError as error:
-        raise _unreadable("get", resource, name, namespace or "", error) from error
+        raise unreadable("get", resource, name, namespace or "", error) from error
 
 
 def listed(
@@ -83,7 +83,7 @@ def pages(
         if error.not_found:
             served = f"the API server does not serve {resource.plural} of {resource.api_version}"
             raise NotServed(served, "see gkm doctor: the checks kinds/missing and domains/version") from error
-        raise _unreadable("list", resource, "", selector.namespace, error) from error
+        raise unreadable("list", resource, "", selector.namespace, error) from error
 
 
 def merged(failures: Sequence[Unreadable]) -> Unreadable:
@@ -94,7 +94,8 @@ def merged(failures: Sequence[Unreadable]) -> Unreadable:
     )
 
 
-def _unreadable(verb: str, resource: Resource[Any], name: str, namespace: str, error: ApiError) -> Unreadable:
+def unreadable(verb: str, resource: Resource[Any], name: str, namespace: str, error: ApiError) -> Unreadable:
+    """Return the failure to read an object, or objects, for an error of the API server."""
     group, separator, _ = resource.api_version.partition("/")
     what = resource.plural + (f".{group}" if separator else "") + (f"/{name}" if name else "")
     if error.status != FORBIDDEN:

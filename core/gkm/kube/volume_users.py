@@ -45,7 +45,7 @@ class _Pod(Struct, frozen=True):
     spec: _Spec
 
 
-_PODS: Resource[_Pod] = Resource("v1", "Pod", "pods", namespaced=True, type=_Pod)
+PODS: Resource[_Pod] = Resource("v1", "Pod", "pods", namespaced=True, type=_Pod)
 
 
 def pods_with_volumes(api: Api) -> Iterator[Key]:
@@ -71,7 +71,7 @@ def gated_pods(api: Api) -> Iterator[Key]:
 
 
 def _pods(api: Api, selector: ListSelector, needs_gkm: Callable[[_Pod], bool]) -> Iterator[Key]:
-    for page in api.list_pages(_PODS, selector):
+    for page in api.list_pages(PODS, selector):
         yield from (entry.key for entry in page.entries if needs_gkm(entry.value))
         yield from page.unreadable
 

@@ -58,7 +58,7 @@ def test_a_person_gets_the_same_answer(cluster_with_node: Cluster) -> None:
     no_rights = cluster_with_node.kubeconfig_for("system:serviceaccount:gkm-system:gkm-csi")
     denied = gkm("uninstall", "--check", "--kubeconfig", no_rights)
     assert (denied.returncode, denied.stdout) == (1, "")
-    assert "the pods cannot be listed" in denied.stderr
+    assert "missing right: list pods in all namespaces" in denied.stderr
 
 
 def test_without_check_it_is_wrong_usage() -> None:

@@ -7,13 +7,25 @@ from email.utils import formatdate
 from pathlib import Path
 
 import pytest
-from gkm_cli.clusters.connection import connected
+from gkm.kube.errors import ApiError
+from gkm_cli.clusters import connection
+from gkm_cli.clusters.connection import ClusterConnection, connected
 from gkm_cli.clusters.options import ClusterOptions
-from support.cli.command import gkm
+from support.cli.command import gkm, gkm_in_this_process
 from support.kube import kubeconfigs
+from support.kube.fake_api import FakeApi
 from support.kube.raw_server import UNAUTHORIZED, RawServer, response
 
 SECRET = "s3cr3t-t0k3n"
+
+
+def test_pods_that_may_not_be_listed_are_a_missing_right_for_gkm_uninstall(monkeypatch: pytest.MonkeyPatch) -> None:
+    api = FakeApi()
+    api.fault = lambda verb, plural: ApiError(403, "Forbidden", f"cannot {verb} {plural}")
+    monkeypatch.setattr(connection, "connected", lambda *_: ClusterConnection(api, "default"))
+    done = gkm_in_this_process("uninstall", "--check")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("error: missing right: list pods in all namespaces; ask"), "it has no next step"
 
 
 @pytest.fixture(scope="module")
