@@ -41,6 +41,9 @@ MAX_TREE_MEMORY: Final = 16 << 20
 MAX_MEMORY: Final = 64 << 20
 """Limit of bytes of all trees in memory; they are charged to the CSI driver's container."""
 _slots: Final = threading.BoundedSemaphore(MAX_CONCURRENT)
+_eviction: Final = threading.Lock()
+"""Held while a tree is looked for, and while unused trees get a temporary name: a volume has a record before it looks
+for a tree, so that an eviction sees the record, or the volume finds no tree."""
 
 
 class RelocationInProgress(Exception):
@@ -89,9 +92,10 @@ def relocate(
             if found := _find(roots, layer, boot):
                 return found
             check_share(in_use(), layer.key)
-            _evict_unused(roots, layer.key, in_use)
+            _evict_unused(roots, in_use)
             for each in roots:
                 _remove_invalid(layer, each)
+            check_all(in_use(), layer.key, len(_existing(roots)))
             if memory is not None and (tree := _built_in_memory(content, layer, memory, boot)):
                 return tree
             root.mkdir(parents=True, exist_ok=True)
@@ -117,11 +121,12 @@ def remove_unfinished(memory: Path) -> None:
 
 def _find(roots: Sequence[Path], layer: RelocationLayer, boot: str) -> Path | None:
     """Return the valid tree of a layer below `roots`."""
-    for directory in (root / layer.key for root in roots):
-        metadata = _metadata(directory)
-        has_counts = all(isinstance(metadata.get(name), int) for name in ("rewritten", "incomplete"))
-        if has_counts and _identity(layer, boot).items() <= metadata.items():
-            return directory / _TREE_DIRECTORY
+    with _eviction:
+        for directory in (root / layer.key for root in roots):
+            metadata = _metadata(directory)
+            has_counts = all(isinstance(metadata.get(name), int) for name in ("rewritten", "incomplete"))
+            if has_counts and _identity(layer, boot).items() <= metadata.items():
+                return directory / _TREE_DIRECTORY
     return None
 
 
@@ -138,16 +143,20 @@ def _identity(layer: RelocationLayer, boot: str) -> dict[str, object]:
     return {"format": _FORMAT, "bootId": boot, "mountPath": layer.mount_path.text if layer.mount_path else ""}
 
 
-def _evict_unused(roots: Sequence[Path], key: str, in_use: Callable[[], Uses]) -> None:
-    """Evict trees before another one is written. A volume that uses a tree has a record before it opens the tree."""
-    existing = [path for root in roots for path in root.glob("[!.]*")]
+def _existing(roots: Sequence[Path]) -> list[Path]:
+    return [path for root in roots for path in root.glob("[!.]*")]
+
+
+def _evict_unused(roots: Sequence[Path], in_use: Callable[[], Uses]) -> None:
+    """Give unused trees temporary names at the limit, before another one is written."""
+    existing = _existing(roots)
     if len(existing) < MAX_TREES:
         return
-    uses = in_use()
-    for path in existing:
-        if path.name not in uses.every:
-            _evict(path, path.parent, in_use)
-    check_all(uses, key, sum(1 for path in existing if path.exists()))
+    with _eviction:
+        used = in_use().every
+        for path in existing:
+            if path.name not in used:
+                path.rename(_temporary(path.parent))
 
 
 def _built_in_memory(content: int, layer: RelocationLayer, memory: Path, boot: str) -> Path | None:
@@ -173,7 +182,7 @@ def _memory_bytes(directory: Path) -> int:
 
 def _build(content: int, layer: RelocationLayer, root: Path, boot: str, max_memory_bytes: int | None = None) -> Path:
     directory = root / layer.key
-    temporary = root / f"{_TEMPORARY_PREFIX}{secrets.token_hex(8)}"
+    temporary = _temporary(root)
     temporary.mkdir(0o755)
     try:
         counts = tree_writer.write(
@@ -198,22 +207,16 @@ def _build(content: int, layer: RelocationLayer, root: Path, boot: str, max_memo
 
 
 def _remove_invalid(layer: RelocationLayer, root: Path) -> None:
-    """Remove an invalid tree of a layer, in one step, and what writers left that died."""
+    """Remove an invalid tree of a layer, in one step, evicted trees, and what writers left that died."""
     with suppress(FileNotFoundError):
-        (root / layer.key).rename(root / f"{_TEMPORARY_PREFIX}{secrets.token_hex(8)}")
-    # Under the lock, a temporary directory belongs to a process that died.
+        (root / layer.key).rename(_temporary(root))
+    # Under the lock, no other thread writes a temporary directory.
     for leftover in root.glob(f"{_TEMPORARY_PREFIX}*"):
         trees.remove(leftover)
 
 
-def _evict(directory: Path, root: Path, in_use: Callable[[], Uses]) -> None:
-    """Remove a tree that was unused a moment ago, unless a volume has recorded its use since."""
-    old = root / f"{_TEMPORARY_PREFIX}{secrets.token_hex(8)}"
-    directory.rename(old)
-    if directory.name in in_use().every:
-        old.rename(directory)
-    else:
-        trees.remove(old)
+def _temporary(root: Path) -> Path:
+    return root / f"{_TEMPORARY_PREFIX}{secrets.token_hex(8)}"
 
 
 @contextmanager

@@ -4,6 +4,7 @@ import json
 import os
 import tracemalloc
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from threading import Event, Thread
 
@@ -78,24 +79,32 @@ def test_a_failed_writer_releases_its_slot(content: int, tmp_path: Path, monkeyp
     tree_store.relocate(content, RelocationLayer(PATH), tmp_path / "place")
 
 
-def test_a_tree_used_during_its_eviction_stays(content: int, tmp_path: Path) -> None:
-    place = tmp_path / "place"
+def test_a_volume_that_comes_during_an_eviction_finds_no_tree_that_goes(content: int, tmp_path: Path) -> None:
+    place, found = tmp_path / "place", layers(1)[0]
     for layer in layers(MAX_TREES):
         tree_store.relocate(content, layer, place)
-    found = layers(1)[0]
-    asked: list[None] = []
+    recorded: list[str] = []
+    seen: list[Path] = []
+
+    def volume() -> None:
+        recorded.append(found.key)
+        with suppress(RelocationInProgress):
+            seen.append(tree_store.relocate(content, found, place, lambda: Uses(recorded)))
+
+    comes = Thread(target=volume)
+    looks = iter(("share", "eviction"))
 
     def in_use() -> Uses:
-        # Between the first looks and the next a volume has been recorded and has found its tree.
-        asked.append(None)
-        return Uses([found.key]) if len(asked) > 2 else Uses()
+        uses = Uses(tuple(recorded))
+        if next(looks, "") == "eviction":
+            comes.start()
+            comes.join(0.2)  # it ends, or waits for the end of the eviction
+        return uses
 
     tree_store.relocate(content, RelocationLayer(PATH), place, in_use)
+    comes.join(DEADLINE)
 
-    assert {path.name for path in place.iterdir() if not path.name.startswith(".")} == {
-        found.key,
-        RelocationLayer(PATH).key,
-    }
+    assert (place / found.key).exists() == bool(seen), "a volume found a tree that went"
     assert not list(place.glob(".tmp-*"))
 
 
