@@ -48,18 +48,21 @@ class VolumeLayers:
         Raises:
             StatusError: the entry is being collected, or is missing.
         """
-        if not record.digest:
-            yield None
-            return
         with ExitStack() as stack:
-            try:
-                stack.enter_context(locks.shared(self.layout.entry_lock(record.digest)))
-                entry = stack.enter_context(self.mounter.open_entry(record.digest))
-            except locks.LockBusy as error:
-                raise publish_errors.entry_locked(record.ref, self.node) from error
-            except FileNotFoundError as error:
-                raise publish_errors.entry_missing(record.ref, self.node) from error
-            yield entry
+            if record.digest:
+                try:
+                    stack.enter_context(locks.shared(self.layout.entry_lock(record.digest)))
+                except locks.LockBusy as error:
+                    raise publish_errors.entry_locked(record.ref, self.node) from error
+            yield self._opened_entry(record, stack)
+
+    def _opened_entry(self, record: VolumeRecord, stack: ExitStack) -> int | None:
+        if not record.digest:
+            return None
+        try:
+            return stack.enter_context(self.mounter.open_entry(record.digest))
+        except FileNotFoundError as error:
+            raise publish_errors.entry_missing(record.ref, self.node) from error
 
     @contextmanager
     def lower_layers(self, entry: int | None, record: VolumeRecord) -> Iterator[Sequence[int]]:
@@ -87,8 +90,10 @@ class VolumeLayers:
     def mounted_layers(self, record: VolumeRecord) -> Iterator[tuple[MountedView, Sequence[int]]]:
         """Yield the mounted view of a published volume, and descriptors of the layers below its private layer.
 
+        The entry needs no lock: its record keeps it, and garbage collection locks entries to look for their records.
+
         Raises:
-            StatusError: the entry is being collected, or is missing.
+            StatusError: the entry is missing, or its rewritten files are and cannot be written.
             NotMounted: nothing is mounted at the target.
             OSError: another mount is on top of the volume.
         """
@@ -99,8 +104,8 @@ class VolumeLayers:
         if mounts[-1:] != (mark_for(record),):
             raise OSError(errno.EBUSY, "another mount is on top of the volume", record.target_path)
         with (
-            self.locked_entry(record) as entry,
-            self.lower_layers(entry, record) as lowers,
+            ExitStack() as stack,
+            self.lower_layers(self._opened_entry(record, stack), record) as lowers,
             self.mounter.open_mounted(target, user_namespace=record.options.user_namespace) as view,
         ):
             yield view, lowers

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gkm.hoststate import families
+from gkm.hoststate import families, locks
 from gkm.hoststate.families import FamilyChoice
 from gkm.hoststate.names import CacheRef
 from gkm_csi.proto.csi_pb2 import NodeGetVolumeStatsRequest
@@ -109,6 +109,16 @@ def test_a_capture_beyond_the_bounds_fails_and_the_pod_ends(rig: Rig) -> None:
     assert (what["lost"]["reason"], what["files"]) == ("TooLarge", 0)
     assert "more than 14 directories deep" in what["lost"]["message"]
     assert rig.nothing_left(volume, target)
+
+
+def test_a_capture_does_not_wait_for_garbage_collection(rig: Rig) -> None:
+    """The agent locks an entry while it looks for its records; the volume has one."""
+    volume, target = published(rig, rig.ready(CONTENT))
+    (rig.namespace.inside(target) / "new").write_text("compiled")
+    with locks.exclusive(rig.files.layout.entry_lock(rig.record(volume).digest)):
+        rig.client.unpublish_as_kubelet(volume, target)
+    what, files = captured(rig, volume)
+    assert files == {"new": b"compiled"}, f"the last capture of the pod is lost: {what.get('lost')}"
 
 
 def test_the_files_of_an_empty_volume_are_captured(rig: Rig) -> None:

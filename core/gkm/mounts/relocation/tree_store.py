@@ -71,9 +71,9 @@ def relocate(
 
     `content` is a descriptor of the content for pods; `root` is the directory of the digest's trees on the disk, and
     `memory` their root on a tmpfs, beside the roots of other digests: only this process writes to them. The caller
-    holds the shared lock of the entry, so that the content and the trees are not collected. `in_use` returns the keys
-    of the layers that volumes of this cache use, the caller's own among them: at MAX_TREES, the unused trees are
-    removed. gkm.mounts.relocation.tree_limits has the limits of a namespace.
+    holds the shared lock of the entry, or its volume has a record, so that the content and the trees are not collected.
+    `in_use` returns the keys of the layers that volumes of this cache use, the caller's own among them: at MAX_TREES,
+    the unused trees are removed. gkm.mounts.relocation.tree_limits has the limits of a namespace.
 
     Raises:
         RelocationInProgress: another call writes a tree of the same cache, or MAX_CONCURRENT others do.
