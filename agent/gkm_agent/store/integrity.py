@@ -65,7 +65,7 @@ def check(
         known = {file.path for file in _listed(layout, digest)}
         unknown = next((name for name in _names(str(root)) if name not in known), None)
     except OSError as error:
-        return Damage(escape(os.path.relpath(str(error.filename), root)), f"it is unreadable ({error.strerror})")
+        return _unlistable(root, error)
     return Damage(escape(unknown), _UNKNOWN) if unknown is not None else None
 
 
@@ -82,7 +82,10 @@ def recheck(layout: Layout, digest: str, path: str) -> Damage | None:
     for file in _listed(layout, digest):
         if file.path == path:
             return _file(content, file, lambda _cost: None, content=True)
-    return Damage(path, _UNKNOWN) if any(escape(name) == path for name in _names(str(content))) else None
+    try:
+        return Damage(path, _UNKNOWN) if any(escape(name) == path for name in _names(str(content))) else None
+    except OSError as error:
+        return _unlistable(content, error)
 
 
 def _unlisted(layout: Layout, digest: str) -> Damage | None:
@@ -93,6 +96,10 @@ def _unlisted(layout: Layout, digest: str) -> Damage | None:
     except UnreadableState as error:
         return Damage(entry.FILE_LIST, str(error))
     return None
+
+
+def _unlistable(root: Path, error: OSError) -> Damage:
+    return Damage(escape(os.path.relpath(str(error.filename), root)), f"it is unreadable ({error.strerror})")
 
 
 def _file(root: Path, file: ListedFile, throttle: Throttle, *, content: bool) -> Damage | None:

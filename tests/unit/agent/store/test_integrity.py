@@ -1,5 +1,6 @@
 """Bits that flip on a disk: found by the slow check, mended by fetching again, never under a pod."""
 
+import errno
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -72,6 +73,23 @@ def test_a_flipped_bit_is_found_and_mended(node: Node) -> None:
     assert is_whole(node)
     assert node.images.steps() == ["verify", "describe", "fetch", "publish"]
     assert not list(node.layout.trash.iterdir())
+
+
+def test_a_directory_that_cannot_be_listed_is_fetched_again(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, scandir = ready(node), os.scandir
+    broken = os.open(content_of(node), os.O_PATH)  # open, so that no later directory gets its inode
+
+    def failing(path: str) -> object:
+        if isinstance(path, str) and os.path.samestat(Path(path).stat(), os.fstat(broken)):
+            raise OSError(errno.EIO, "Input/output error", path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", failing)
+    inspected(node, store)
+
+    assert node.settle(), f"the damaged entry stays: {node.pointer().message}"
+    assert is_whole(node)
+    os.close(broken)
 
 
 @pytest.mark.parametrize("spoil", MEASURABLE)
