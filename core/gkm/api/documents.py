@@ -10,6 +10,7 @@ control characters in plain text.
 """
 
 import re
+from collections import Counter
 from collections.abc import Hashable, Iterator
 from typing import Any, TypeVar
 
@@ -45,8 +46,8 @@ class _Loader(yaml.CSafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001, FBT002 -- PyYAML's signature
         mapping = super().construct_mapping(node, deep)
         if len(mapping) < len(node.value):
-            keys = [str(key.value) for key, _ in node.value]
-            twice = next((key for key in keys if keys.count(key) > 1), "")
+            counts = Counter(str(key.value) for key, _ in node.value)
+            twice = next((key for key, count in counts.items() if count > 1), "")
             raise InvalidYAML(f"line {node.start_mark.line + 1}: a mapping has the key {twice[:60]!r} twice")
         return mapping
 

@@ -44,6 +44,13 @@ def test_a_text_that_is_ambiguous_or_invalid_is_refused_in_one_line(text: str | 
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.timeout(60)
+def test_the_key_that_a_large_mapping_has_twice_is_found_in_linear_time() -> None:
+    lines = [f"k{number}: 1" for number in range(40_000)]
+    with pytest.raises(InvalidYAML, match="the key 'k39999' twice"):
+        documents.decode("\n".join((*lines, lines[-1])), object, 1 << 17)
+
+
 def test_a_caller_can_allow_aliases_which_share_one_value() -> None:
     assert documents.decode("a: &a [x]\nb: *a", object, aliases=True) == {"a": ["x"], "b": ["x"]}
 
