@@ -123,9 +123,7 @@ def _find(roots: Sequence[Path], layer: RelocationLayer, boot: str) -> Path | No
     """Return the valid tree of a layer below `roots`."""
     with _eviction:
         for directory in (root / layer.key for root in roots):
-            metadata = _metadata(directory)
-            has_counts = all(isinstance(metadata.get(name), int) for name in ("rewritten", "incomplete"))
-            if has_counts and _identity(layer, boot).items() <= metadata.items():
+            if _identity(layer, boot).items() <= _metadata(directory).items():
                 return directory / _TREE_DIRECTORY
     return None
 
@@ -192,12 +190,8 @@ def _build(content: int, layer: RelocationLayer, root: Path, boot: str, max_memo
             is_writable=layer.is_writable,
             max_memory_bytes=max_memory_bytes,
         )
-        counted = {
-            "rewritten": counts.rewritten,
-            "incomplete": counts.incomplete,
-            "memoryBytes": counts.memory_bytes,
-        }
-        (temporary / _METADATA_FILE).write_bytes(files.encode({**_identity(layer, boot), **counted}))
+        metadata = _identity(layer, boot) | {"memoryBytes": counts.memory_bytes}
+        (temporary / _METADATA_FILE).write_bytes(files.encode(metadata))
         temporary.rename(directory)
     except BaseException:
         with suppress(OSError):
