@@ -92,10 +92,15 @@ class CaptureWorker:
         self._thread = Thread(target=self._run, name="captures", daemon=True)
 
     def start(self) -> None:
-        """Start the thread if a registry for captures is configured; the reports are complete when this returns."""
+        """Start the thread if a registry for captures is configured.
+
+        The reports are complete when this returns, unless the captures cannot be read: the thread logs it, and tries
+        again.
+        """
         if self._settings.is_pushed:
             metrics.expect_captures()
-            self._report()
+            with suppress(OSError):
+                self._report()
             self._thread.start()
 
     def stop(self, timeout: float) -> None:

@@ -52,9 +52,10 @@ def prepare(layout: Layout) -> None:
         # In a pod, of `run` only the marks of waiting pods are writable: the CSI process makes the rest.
         if error.errno != errno.EROFS:
             raise
-    for path in layout.work.iterdir():
-        with _failure_logged():
-            path.rename(layout.trash / f"work-{path.name}.{secrets.token_hex(4)}")
+    with _failure_logged():
+        for path in layout.work.iterdir():
+            with _failure_logged():
+                path.rename(layout.trash / f"work-{path.name}.{secrets.token_hex(4)}")
     with _failure_logged():
         for path in (*files.temporaries(layout.catalog), *files.temporaries(layout.survey)):
             path.unlink(missing_ok=True)

@@ -56,9 +56,10 @@ class Captures:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="capture")
 
     def sweep(self) -> None:
-        """Remove unfinished copies of an earlier process that was killed."""
-        for leftover in self._layout.captured.glob(f"{_TEMPORARY_PREFIX}*"):
-            _remove(leftover)
+        """Remove unfinished copies of an earlier process that was killed, as far as possible."""
+        with suppress(OSError):
+            for leftover in self._layout.captured.glob(f"{_TEMPORARY_PREFIX}*"):
+                _remove(leftover)
 
     def stop(self) -> None:
         """Return once no copy runs: the next process must be the only writer of the directory."""

@@ -5,10 +5,14 @@ from gkm.hoststate import records
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.records import VolumeRecord
 from gkm.mounts.mountinfo import Mark, MarkedMount
+from gkm_csi.volumes.captures import Captures
+from gkm_csi.volumes.layers import VolumeLayers
 from gkm_csi.volumes.mounter import Mounter
 from gkm_csi.volumes.reconcile import decide, reconcile
 from gkm_csi.volumes.records import VolumeRecords
+from support.csi.mounts import MountsInMemory
 from support.csi.nodes import node_files
+from support.host.unlistable import unlistable
 
 REF = CacheRef("ml-apps", "llama")
 DIGEST = "sha256:" + "0" * 64
@@ -88,6 +92,14 @@ def test_a_target_that_cannot_be_looked_at_does_not_stop_the_start() -> None:
         reconcile(files.layout, VolumeRecords(files.layout), Mounter(files.layout, files.kubelet))
 
         assert records.load(files.layout, "csi-1"), "what cannot be looked at is not known to be gone"
+
+
+def test_captures_that_cannot_be_listed_do_not_stop_the_start() -> None:
+    with node_files() as files:
+        files.layout.captured.mkdir()
+        layers = VolumeLayers("node-7", files.layout, VolumeRecords(files.layout), MountsInMemory())
+        with unlistable(files.layout.captured):
+            Captures(files.layout, layers, 0.0).sweep()
 
 
 def test_a_removed_record_is_logged_with_its_cache(caplog: pytest.LogCaptureFixture) -> None:

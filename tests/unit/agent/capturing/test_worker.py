@@ -27,6 +27,8 @@ from prometheus_client import Counter
 from prometheus_client.samples import Sample
 from support.agent.capturing import B200_KERNEL, H100_KERNEL, CaptureNode, write_key
 from support.agent.fakes import A100
+from support.host.unlistable import unlistable
+from support.host.waiting import until
 from support.images.directories import KEY, RANK, component, kernel
 from support.images.vllm import put
 from support.registry.faults import status
@@ -387,6 +389,16 @@ def test_the_counters_of_captures_begin_with_0_before_the_first_capture(
     values = [each.value for counter in (metrics.CAPTURES, metrics.CAPTURE_FAILURES) for each in samples(counter)]
     expected = 3 + len(metrics.CAPTURE_FAILURE_REASONS) if registry_set else 0
     assert values == [0.0] * expected
+
+
+def test_captures_that_cannot_be_listed_stop_no_start(node: CaptureNode) -> None:
+    node.capture()
+    worker = node.worker()
+    with unlistable(node.layout.captured):
+        worker.start()
+    node.layout.captured.touch()  # as for another capture, for which it waits
+    until(worker.reports, "the captures can be listed again")
+    worker.stop(10)
 
 
 def samples(counter: Counter) -> list[Sample]:

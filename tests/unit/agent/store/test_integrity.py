@@ -1,6 +1,5 @@
 """Bits that flip on a disk: found by the slow check, mended by fetching again, never under a pod."""
 
-import errno
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,6 +20,7 @@ from gkm_agent.store.scrubber import DueCheck, Scrubber, Stopped, due
 from support.agent.node import IMAGE, REF, Node
 from support.agent.store_node import FREE, ONE, bounded, content_of, inspected, inspector, is_whole, ready
 from support.host.sealed import unseal
+from support.host.unlistable import unlistable
 
 
 def flip_a_bit(content: Path) -> None:
@@ -75,21 +75,13 @@ def test_a_flipped_bit_is_found_and_mended(node: Node) -> None:
     assert not list(node.layout.trash.iterdir())
 
 
-def test_a_directory_that_cannot_be_listed_is_fetched_again(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    store, scandir = ready(node), os.scandir
-    broken = os.open(content_of(node), os.O_PATH)  # open, so that no later directory gets its inode
+def test_a_directory_that_cannot_be_listed_is_fetched_again(node: Node) -> None:
+    store = ready(node)
+    with unlistable(content_of(node)):
+        inspected(node, store)
 
-    def failing(path: str) -> object:
-        if isinstance(path, str) and os.path.samestat(Path(path).stat(), os.fstat(broken)):
-            raise OSError(errno.EIO, "Input/output error", path)
-        return scandir(path)
-
-    monkeypatch.setattr(os, "scandir", failing)
-    inspected(node, store)
-
-    assert node.settle(), f"the damaged entry stays: {node.pointer().message}"
-    assert is_whole(node)
-    os.close(broken)
+        assert node.settle(), f"the damaged entry stays: {node.pointer().message}"
+        assert is_whole(node)
 
 
 @pytest.mark.parametrize("spoil", MEASURABLE)

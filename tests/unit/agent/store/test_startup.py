@@ -12,6 +12,7 @@ from gkm.images.pulling.entry import remove_tree
 from gkm_agent.store import node_cleanup as cleaning
 from support.agent.fakes import digest_of
 from support.agent.node import REF, Node
+from support.host.unlistable import unlistable
 from support.peers import require
 
 ONE, TWO = digest_of("one"), digest_of("two")
@@ -176,6 +177,14 @@ def test_a_file_that_cannot_be_removed_stops_no_start(node: Node, monkeypatch: p
     node.now += 60
     node.settle()
     assert not left.exists()
+
+
+def test_a_directory_that_cannot_be_listed_stops_no_start(node: Node) -> None:
+    for directory in (node.layout.work, node.layout.locks, node.layout.caches):
+        with unlistable(directory):
+            node.restart()
+    node.want("llama")
+    assert node.settle()
 
 
 def test_blobs_beyond_their_bound_go_once_a_minute_without_any_pull(
