@@ -24,25 +24,37 @@ class FamilyFiles:
         self._written: dict[CacheRef, FamilyChoice | None] | None = None
 
     def write(self, choices: Mapping[CacheRef, FamilyChoice], *, complete: bool) -> None:
-        """Write the choices of all families; if `choices` are `complete`, remove the files of other families."""
+        """Write the choices of all families; if `choices` are `complete`, remove the files of other families.
+
+        A family that fails does not stop the others.
+        """
+        failures: list[str] = []
         try:
             if self._written is None:
                 self._written = {ref: self._read(ref) for ref in families.refs(self._layout)}
-            for ref, choice in choices.items():
-                if self._written.get(ref) != choice:
-                    families.save(self._layout, choice)
-                    self._written[ref] = choice
-                    _LOG.info(
-                        "member of a cache family chosen for new pods on this node",
-                        extra=fields(family=str(ref), member=choice.member.name, why=choice.why),
-                    )
-            for ref in [ref for ref in self._written if complete and ref not in choices]:
-                families.remove(self._layout, ref)
-                del self._written[ref]
+            for ref in (*choices, *[ref for ref in self._written if complete and ref not in choices]):
+                try:
+                    self._write(self._written, ref, choices.get(ref))
+                except OSError as error:
+                    failures.append(str(error))
         except OSError as error:
+            failures.append(str(error))
+        if failures:
             _LOG.error(
                 "chosen members of cache families not written, new pods may get the earlier ones",
-                extra=fields(why=str(error)),
+                extra=fields(count=len(failures), why=failures[0]),
+            )
+
+    def _write(self, written: dict[CacheRef, FamilyChoice | None], ref: CacheRef, choice: FamilyChoice | None) -> None:
+        if choice is None:
+            families.remove(self._layout, ref)
+            del written[ref]
+        elif written.get(ref) != choice:
+            families.save(self._layout, choice)
+            written[ref] = choice
+            _LOG.info(
+                "member of a cache family chosen for new pods on this node",
+                extra=fields(family=str(ref), member=choice.member.name, why=choice.why),
             )
 
     def _read(self, ref: CacheRef) -> FamilyChoice | None:

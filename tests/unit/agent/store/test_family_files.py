@@ -57,7 +57,8 @@ def test_a_full_disk_costs_a_line_and_the_next_pass_writes(tmp_path: Path) -> No
     layout.caches.mkdir()
     files = FamilyFiles(layout)
     layout.family(LLAMA).parent.parent.write_text("in the way")
-    files.write({LLAMA: choice(LLAMA, "a")}, complete=True)
+    files.write({LLAMA: choice(LLAMA, "a"), QWEN: choice(QWEN, "b")}, complete=True)
+    assert families.load(layout, QWEN) == choice(QWEN, "b"), "one that cannot be written stops the others"
     layout.family(LLAMA).parent.parent.unlink()
     files.write({LLAMA: choice(LLAMA, "a")}, complete=True)
     assert families.load(layout, LLAMA) == choice(LLAMA, "a")
