@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-import msgspec
 from gkm.api import documents
 from gkm.api.fabrics import NodeFabric, NodeFabricStatus
 from gkm.api.meta import timestamp
@@ -111,8 +110,8 @@ def _replace(path: Path, value: CacheNode | NodeFabric) -> None:
 def _read(path: Path, kind: type[T]) -> T | None:
     """Return the object in a file, None for a missing or invalid file."""
     try:
-        return msgspec.yaml.decode(_bytes_in(path) or b"", type=kind)
-    except (RecursionError, ValueError):  # ValueError: YAML parses invalid dates
+        return documents.decode(_bytes_in(path) or b"", kind, files.MAX_BYTES)
+    except ValueError:
         return None
 
 

@@ -215,7 +215,7 @@ def test_without_kubernetes_it_is_a_file_that_is_replaced_on_change_only(tmp_pat
     assert yaml.load(path.read_text(), yaml.CSafeLoader)["status"]["health"] == "unhealthy"
 
 
-@pytest.mark.parametrize("text", ["", "{", "kind: NodeFabric\nstatus: 7\n", "\xff", "kind: Other\n"])
+@pytest.mark.parametrize("text", ["", "{", "kind: NodeFabric\nstatus: 7\n", "\xff", "kind: Other\n", "!!bool x"])
 def test_an_invalid_file_is_written_anew(tmp_path: Path, text: str) -> None:
     path = tmp_path / "node-1.fabric.yaml"
     path.write_text(text, encoding="latin-1")
