@@ -156,7 +156,7 @@ def _loss(error: Exception) -> Mapping[str, str]:
     if isinstance(error, LayerTooLarge):
         reason, why = "TooLarge", str(error)
     elif isinstance(error, StatusError):
-        why = error.message
+        why = error.message.partition(";")[0]  # what follows is for a call that kubelet repeats
     elif isinstance(error, OSError):
         reason = "DiskFull" if error.errno in (errno.ENOSPC, errno.EDQUOT) else reason
         why = error.strerror or why

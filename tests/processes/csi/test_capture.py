@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gkm.hoststate import families, locks
+from gkm.hoststate import families, locks, trees
 from gkm.hoststate.families import FamilyChoice
 from gkm.hoststate.names import CacheRef
 from gkm_csi.proto.csi_pb2 import NodeGetVolumeStatsRequest
@@ -119,6 +119,18 @@ def test_a_capture_does_not_wait_for_garbage_collection(rig: Rig) -> None:
         rig.client.unpublish_as_kubelet(volume, target)
     what, files = captured(rig, volume)
     assert files == {"new": b"compiled"}, f"the last capture of the pod is lost: {what.get('lost')}"
+
+
+def test_a_lost_capture_promises_no_other_try(rig: Rig) -> None:
+    volume, target = published(rig, rig.ready(CONTENT))
+    (rig.namespace.inside(target) / "new").write_text("compiled")
+    trees.remove(rig.files.layout.entry(rig.record(volume).digest))
+    rig.client.unpublish_as_kubelet(volume, target)
+    rig.driver.wait_for("changed files of a volume not copied, this capture of the volume is lost")
+    message = captured(rig, volume)[0]["lost"]["message"]
+    assert "this capture is lost: GKMCache ml-apps/" in message
+    assert "its files are missing from the store" in message
+    assert "retries" not in message, "kubelet does not repeat a call that succeeded"
 
 
 def test_the_files_of_an_empty_volume_are_captured(rig: Rig) -> None:
