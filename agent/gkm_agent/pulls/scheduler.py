@@ -33,11 +33,10 @@ STOP_SECONDS = 5.0
 class PullPool:
     """The running pulls. Only one thread may use it; it sets `wake` whenever a pull ends."""
 
-    def __init__(self, store: PointerStore, wake: Event, clock: Callable[[], float], limit: int = MAX_PULLS) -> None:
+    def __init__(self, store: PointerStore, wake: Event, clock: Callable[[], float]) -> None:
         self._store = store
         self._wake = wake
         self._clock = clock
-        self._limit = limit
         self._running: dict[CacheRef, _RunningPull] = {}
 
     @property
@@ -63,7 +62,7 @@ class PullPool:
         One namespace never gets all workers, because its registries may be slow when another namespace needs one.
         """
         running = sum(1 for other in self._running if other != without)
-        return running < self._limit and self.running_in(ref.namespace, without) < max(1, self._limit - 1)
+        return running < MAX_PULLS and self.running_in(ref.namespace, without) < MAX_PULLS - 1
 
     def start(self, pull: PullJob) -> None:
         """Start a pull in its own thread; the caller has checked `has_slot_for`."""

@@ -174,10 +174,10 @@ class Transport:
             )
         return target.url
 
-    def unavailable(self, detail: str, hint: str = "", retry_after: float = 0.0) -> GKMError:
+    def unavailable(self, detail: str, retry_after: float = 0.0) -> GKMError:
         """Return the error for an unexpected answer of the registry; `detail` says what."""
         what = f"registry {self.registry} is not available: {detail}"
-        return GKMError(Reason.REGISTRY_UNAVAILABLE, what, hint, self.registry, retry_after=retry_after)
+        return GKMError(Reason.REGISTRY_UNAVAILABLE, what, about=self.registry, retry_after=retry_after)
 
     def unreachable(self, detail: str, hint: str = "") -> GKMError:
         """Return the error for a registry that does not answer, and log the cause."""

@@ -7,7 +7,6 @@ only the configured services, and it never fetches trust material.
 import math
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from urllib.parse import urljoin, urlsplit
 
 from gkm.api.config import Registries, RegistryHost
@@ -38,7 +37,6 @@ class SigstoreService:
         self,
         name: str,
         url: str,
-        ca_file: Path | None = None,
         limits: TransportLimits | None = None,
         until: float = math.inf,
     ) -> None:
@@ -62,7 +60,7 @@ class SigstoreService:
                 "write https://host or http://host:port",
             )
         self.url = url.rstrip("/")
-        host = RegistryHost(plain_http=parts.scheme == "http", ca_file=str(ca_file or ""))
+        host = RegistryHost(plain_http=parts.scheme == "http")
         self._transport = Transport(Registries(hosts={parts.netloc: host}), parts.netloc, self._limits)
 
     def post(self, path: str, body: bytes, secret: str = "") -> ServiceResponse:
