@@ -10,7 +10,7 @@ from gkm.api import computedomains, imex
 from gkm.api.domain_capacity import DOMAINS_AVAILABLE, GROVE_MANAGES_DOMAINS
 from gkm.api.features import Feature, install
 from gkm.api.imex import IMEXMode
-from gkm.api.meta import FALSE, TRUE, Condition, timestamp
+from gkm.api.meta import FALSE, TRUE, UNKNOWN, Condition, timestamp
 from gkm.kube.api import Api, ListSelector
 from gkm.kube.discovery import is_served
 from gkm.kube.errors import ApiError
@@ -30,11 +30,14 @@ _FORBIDDEN = 403
 
 @dataclass(frozen=True, slots=True)
 class Presence:
-    """Whether ComputeDomains can be managed; `since` is when that last changed. `sets`: PodCliqueSets are installed."""
+    """Whether ComputeDomains can be managed; `since` is when that last changed. `sets`: PodCliqueSets are installed.
+
+    `grove_manages` is None while it is not known whether Grove's operator writes ComputeDomains.
+    """
 
     available: bool = False
     sets: bool = False
-    grove_manages: bool = False
+    grove_manages: bool | None = None
     imex: IMEXMode = IMEXMode.UNKNOWN
     reason: str = "NotChecked"
     message: str = "the controllers have not checked the API server yet"
@@ -43,8 +46,12 @@ class Presence:
     def conditions(self) -> tuple[Condition, ...]:
         """Return the conditions for the ConfigMap `gkm-domains`."""
         found = Condition(DOMAINS_AVAILABLE, TRUE if self.available else FALSE, self.reason, self.message, self.since)
-        by = "GroveMayCreateDomains" if self.grove_manages else "GKMCreatesDomains"
-        return found, Condition(GROVE_MANAGES_DOMAINS, TRUE if self.grove_manages else FALSE, by, "", self.since)
+        manages = {
+            True: (TRUE, "GroveMayCreateDomains", ""),
+            False: (FALSE, "GKMCreatesDomains", ""),
+            None: (UNKNOWN, self.reason, self.message),
+        }[self.grove_manages]
+        return found, Condition(GROVE_MANAGES_DOMAINS, *manages, self.since)
 
 
 def observe(api: Api, grove_cluster_role: str, before: Presence) -> Presence:
@@ -77,7 +84,8 @@ def missing_kind(api: Api) -> str:
 
 def _observe(api: Api, grove_cluster_role: str) -> Presence:
     if lacks := missing_kind(api):
-        return Presence(reason="KindMissing", message=f"{lacks}: install NVIDIA's DRA driver")
+        message = f"{lacks}: install NVIDIA's DRA driver"
+        return Presence(grove_manages=False, reason="KindMissing", message=message)
     found = imex_mode(api)
     return Presence(
         available=True,

@@ -12,7 +12,7 @@ from gkm.api.grove import PodCliqueSet
 from gkm.api.mnnvl_metadata import AUTO_MNNVL, DOMAIN_LABEL, PART_OF, REPLICA_INDEX
 from gkm.kube.client import connect
 from gkm.kube.errors import ApiError
-from gkm.kube.resources import CONFIGMAPS, Resource
+from gkm.kube.resources import Resource
 from gkm_operator.computedomains.objects import of_set
 from gkm_operator.mnnvl.required import SetDomainKey
 from support.cluster.gkm_objects import namespace
@@ -23,9 +23,9 @@ from support.operator.admission_process import AdmissionSite
 from support.operator.deployment import called_here
 from support.operator.domain_cluster import documents, domain_cluster
 from support.operator.random_pods import PodTries, lost, random_pod
-from support.operator.workloads import DOMAINS, SETS
+from support.operator.workloads import DOMAINS, SETS, publish
 
-NAMESPACE, SYSTEM = "domains-admission", "gkm-system"
+NAMESPACE = "domains-admission"
 ENABLED = {AUTO_MNNVL: "enabled"}
 CLIQUES: Resource[Json] = Resource("grove.io/v1alpha1", "PodClique", "podcliques", namespaced=True, type=Json)
 GROUPS: Resource[Json] = Resource(
@@ -109,6 +109,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         made = Site(cluster, connect(str(cluster.kubeconfig)), stack, directory)
         shipped = documents("webhooks.yaml")
         cluster.apply([*documents("admission-rights.yaml"), *(called_here(each, made.port) for each in shipped)])
+        publish(made.api)
         made.start()
         yield made
 
@@ -193,9 +194,7 @@ def test_a_pod_with_the_label_gets_the_claim_of_that_domain(site: Site) -> None:
 
 def test_what_the_cluster_lacks_reaches_the_user_as_a_warning(site: Site) -> None:
     capacity = DomainCapacity((CliqueCapacity("a.1", (NodePool("GB200", 8, 18, 2),)),))
-    metadata = {"name": "gkm-domains", "namespace": SYSTEM}
-    data = {"capacity": msgspec.json.encode(capacity).decode()}
-    site.api.create(CONFIGMAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
+    publish(site.api, capacity)
     wanted = pod_clique_set("large", clique("worker", replicas=4), annotations=ENABLED, namespace=NAMESPACE)
     said = "a replica needs 4 whole nodes in one clique; the largest free clique has 2"
 

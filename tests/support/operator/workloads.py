@@ -8,15 +8,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from gkm.api import domain_capacity
-from gkm.api.domain_capacity import DomainCapacity
+from gkm.api.domain_capacity import CONFIG_MAP, DomainCapacity
 from gkm.api.grove import PodCliqueSet
 from gkm.api.mnnvl_metadata import AUTO_MNNVL, DOMAIN_LABEL, PART_OF, REPLICA_INDEX
 from gkm.api.network_settings import Network
-from gkm.kube.resources import CLAIM_TEMPLATES, CLAIMS, COMPUTEDOMAINS, CONFIGMAPS, PODCLIQUESETS, Json, Resource
+from gkm.kube.api import Api
+from gkm.kube.resources import CLAIM_TEMPLATES, CLAIMS, COMPUTEDOMAINS, PODCLIQUESETS, Json, Resource
 from gkm_operator.admission.domains.cluster_view import ClusterView
 from gkm_operator.admission.domains.reviewer import ByteBudget, WorkloadReviewer, reviewers
+from gkm_operator.computedomains.capacity import CapacityReport
 from gkm_operator.computedomains.objects import of_set
+from gkm_operator.computedomains.presence import Presence
 from gkm_operator.mnnvl import dialect
 from gkm_operator.mnnvl.required import SetDomainKey
 from support.grove.json_patch import patched
@@ -119,6 +121,12 @@ def answer(body: bytes, reviewed: Json) -> Answer:
     )
 
 
+def publish(api: Api, capacity: DomainCapacity | None = None, *, grove_manages: bool | None = False) -> None:
+    """Write the ConfigMap gkm-domains as the controllers do; `grove_manages` is None while they do not know it."""
+    conditions = Presence(available=True, grove_manages=grove_manages, since="2026-01-01T00:00:00Z").conditions
+    CapacityReport(api, SYSTEM, capacity=lambda: capacity, conditions=conditions).write(CONFIG_MAP)
+
+
 @dataclass
 class Workloads:
     """A cluster, a view of it that may lag behind, and the reviewers by path."""
@@ -131,6 +139,7 @@ class Workloads:
     def __post_init__(self) -> None:
         self.view = ClusterView(self.api, self.api, SYSTEM)
         self.reviewers = dict(reviewers(self.view, self.settings, ByteBudget()))
+        self.publish()
 
     def review(self, path: str, reviewed: Json, old: Json | None = None, **changes: Any) -> Answer:  # noqa: ANN401 -- JSON
         """Return the response to a request about an object."""
@@ -150,20 +159,15 @@ class Workloads:
             self.api.create(DOMAINS, desired.manifest(desired.names[0], "2026-01-01T00:00:00Z"))
         return found
 
-    def publish(self, capacity: DomainCapacity | None = None, *conditions: str) -> None:
-        """Write the ConfigMap gkm-domains; the conditions are True."""
-        data = {}
-        if capacity is not None:
-            data[domain_capacity.CAPACITY_KEY] = msgspec.json.encode(capacity).decode()
-        fixed = {"status": "True", "reason": "Test", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
-        data[domain_capacity.CONDITIONS_KEY] = json.dumps([{"type": one, **fixed} for one in conditions])
-        metadata = {"name": domain_capacity.CONFIG_MAP, "namespace": SYSTEM}
-        self.api.create(CONFIGMAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
+    def publish(self, capacity: DomainCapacity | None = None, *, grove_manages: bool | None = False) -> None:
+        """Write the ConfigMap gkm-domains."""
+        publish(self.api, capacity, grove_manages=grove_manages)
 
     def clear(self) -> None:
         """Delete all sets and domains."""
         with self.api._lock:
             self.api._objects.clear()
+        self.publish()
         self.observe()
 
     def observe(self) -> None:

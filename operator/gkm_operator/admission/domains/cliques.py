@@ -116,8 +116,7 @@ class SetDomainsReader:
         """Return the domains of a set; None if it is not enrolled."""
         if owner is None or not dialect.enrolls(owner):
             return None
-        if self._view.cluster.grove_manages_domains is None:
-            raise ViewUnavailable("the ConfigMap gkm-domains is not read yet")
+        self._view.cluster.require_manager()
         required = required_domains(owner, self._gpus, classes)
         compared = difference(required, self._view.cluster.domains_of(owner))
         joinable, leaving = (

@@ -22,7 +22,7 @@ from gkm.api import computedomains, domain_capacity, grove
 from gkm.api.computedomains import CHANNEL_CLASS, ComputeDomain, ComputeDomainStatus
 from gkm.api.domain_capacity import DomainCapacity, DomainsConfigMap
 from gkm.api.grove import CliqueSpec, CliqueTemplate, PodCliqueSet, SetSpec, SetTemplate
-from gkm.api.meta import TRUE
+from gkm.api.meta import FALSE, TRUE, UNKNOWN
 from gkm.api.mnnvl_metadata import DOMAIN_LABEL, MNNVL_GROUP, REPLICA_INDEX, WRITER_LABEL, MnnvlMetadata
 from gkm.api.pod_specs import Container, ContainerResources, PodClaim, PodSpec, Quantities
 from gkm.hoststate.logs import fields
@@ -219,22 +219,24 @@ class ClusterView:
         self._domains = Reflector(api, DOMAINS, self._by_owner.change)
         selector = ListSelector(namespace, fields=f"metadata.name={domain_capacity.CONFIG_MAP}")
         self._config = Reflector(api, CONFIG_MAPS, self._read_config, selector=selector)
-        self._capacity: DomainCapacity | None = None
-        self._grove_manages = False
+        self.capacity: DomainCapacity | None = None
+        """The free nodes for ComputeDomains; None while they are unknown."""
+        self.grove_manages_domains: bool | None = None
+        """Whether the installed Grove operator writes ComputeDomains; None while the ConfigMap does not say so."""
 
     def watches(self) -> tuple[Reflector[Any], ...]:
         """Return the watches of PodCliqueSets, ComputeDomains and configuration, for the caller to start."""
         return self._sets, self._domains, self._config
 
-    @property
-    def grove_manages_domains(self) -> bool | None:
-        """Return whether the installed Grove operator writes ComputeDomains; None until the watch has listed."""
-        return self._grove_manages if self._config.synced.is_set() else None
-
-    @property
-    def capacity(self) -> DomainCapacity | None:
-        """Return the free nodes for ComputeDomains; None while they are unknown."""
-        return self._capacity
+    def require_manager(self) -> None:
+        """Raise ViewUnavailable while it is not known whether Grove manages ComputeDomains."""
+        if not self._config.synced.is_set():
+            raise ViewUnavailable("the ConfigMap gkm-domains is not read yet")
+        if self.grove_manages_domains is None:
+            raise ViewUnavailable(
+                "the ConfigMap gkm-domains does not say whether Grove manages ComputeDomains; the controllers write it "
+                "after their start. If this lasts, see the log of gkm-controllers"
+            )
 
     def pod_clique_set(self, namespace: str, name: str) -> PodCliqueSet | None:
         """Return a PodCliqueSet as its watch last showed it; None if the watch does not have it."""
@@ -262,12 +264,11 @@ class ClusterView:
 
     def _read_config(self, _old: DomainsConfigMap | None, new: DomainsConfigMap | None) -> None:
         data = new.data if new else {}
-        self._capacity = _parsed(domain_capacity.parse_capacity, data, domain_capacity.CAPACITY_KEY)
+        self.capacity = _parsed(domain_capacity.parse_capacity, data, domain_capacity.CAPACITY_KEY)
         conditions = _parsed(domain_capacity.parse_conditions, data, domain_capacity.CONDITIONS_KEY) or ()
-        self._grove_manages = any(
-            (condition.type, condition.status) == (domain_capacity.GROVE_MANAGES_DOMAINS, TRUE)
-            for condition in conditions
-        )
+        by_type = {condition.type: condition.status for condition in conditions}
+        manages = by_type.get(domain_capacity.GROVE_MANAGES_DOMAINS, UNKNOWN)
+        self.grove_manages_domains = {TRUE: True, FALSE: False}.get(manages)
 
 
 def _owners(domain: ThinDomain) -> tuple[Key, ...]:

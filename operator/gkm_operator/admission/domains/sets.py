@@ -39,7 +39,7 @@ class SetDefaults:
         self._gpus = GPURequests(settings)
 
     def decide(self, request: DomainRequest[ReviewedSet]) -> ReviewResponse:
-        """Return the admission response for a PodCliqueSet; raise ViewUnavailable if a claim cannot be read."""
+        """Return the admission response for a PodCliqueSet; raise ViewUnavailable if it cannot be decided now."""
         found = request.object
         # Where Grove itself manages domains, its own webhook enrolls sets.
         if found.metadata.terminating or self._view.cluster.grove_manages_domains:
@@ -48,6 +48,7 @@ class SetDefaults:
         value = dialect.default_annotation(found, self._gpus, classes, operation=request.operation)
         if value is None:
             return ADMITTED
+        self._view.cluster.require_manager()
         entries = add_entries("/metadata/annotations", {AUTO_MNNVL: value}, exists=found.metadata.has_annotations)
         return ReviewResponse(allowed=True, patch=tuple(entries))
 
@@ -61,7 +62,11 @@ class SetValidation:
         self._gpus = GPURequests(settings)
 
     def decide(self, request: DomainRequest[ReviewedSet]) -> ReviewResponse:
-        """Return the admission response for a PodCliqueSet; raise TooManyClaims if a new set names too many claims."""
+        """Return the admission response for a PodCliqueSet.
+
+        Raises:
+            ViewUnavailable: a new set names too many claims, or Grove's own switch decides and is not known yet.
+        """
         new, old = request.object, request.old
         if new.metadata.terminating:
             return ADMITTED
@@ -71,6 +76,8 @@ class SetValidation:
         else:
             problems = list(dialect.update_problems(old, new, enabled=enabled))
         if problems:
+            if not enabled:
+                self._view.cluster.require_manager()
             return refused(*problems)
         if not dialect.enrolls(new):
             decided = new.metadata.annotation(AUTO_MNNVL) is not None or dialect.names_groups(new)

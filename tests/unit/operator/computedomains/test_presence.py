@@ -173,6 +173,7 @@ def test_a_missing_kind_is_a_condition() -> None:
     assert (condition.status, condition.reason) == ("False", "KindMissing")
     assert "computedomains.resource.nvidia.com, version v1beta1) is not installed" in condition.message
     assert condition.last_transition_time
+    assert found.grove_manages is False, "without the kind, Grove writes no ComputeDomain either"
 
 
 @pytest.mark.parametrize(
@@ -185,6 +186,8 @@ def test_a_missing_right_is_a_condition(plural: str) -> None:
     found = observe(api, "grove:system:grove-operator", Presence())
     assert (found.available, found.reason) == (False, "RightsMissing")
     assert found.message == f"no {plural}: {install(Feature.DOMAINS)}"
+    manages = found.conditions()[1]
+    assert (manages.type, manages.status, manages.reason) == ("GroveManagesDomains", "Unknown", "RightsMissing")
 
 
 def test_a_look_that_finds_nothing_new_keeps_the_time() -> None:

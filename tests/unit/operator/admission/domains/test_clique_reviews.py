@@ -7,11 +7,12 @@ import copy
 
 import msgspec
 import pytest
-from gkm.api.domain_capacity import GROVE_MANAGES_DOMAINS
+from gkm.api.domain_capacity import CONFIG_MAP
 from gkm.api.grove import PodCliqueSet
 from gkm.api.mnnvl_metadata import AUTO_MNNVL, DOMAIN_LABEL, MNNVL_GROUP, PART_OF, REPLICA_INDEX
 from gkm.api.network_settings import Network
 from gkm.kube.errors import ApiError
+from gkm.kube.resources import CONFIGMAPS
 from gkm_operator.computedomains.objects import of_set
 from gkm_operator.mnnvl.required import SetDomainKey
 from support.grove.objects import (
@@ -22,7 +23,7 @@ from support.grove.objects import (
 )
 from support.grove.tables import table
 from support.operator.enrolled_cliques import CLIQUES, ENABLED, GROUPS, a_site, an_object, keys
-from support.operator.workloads import BY_KIND, DOMAINS, OFF, SETS, Workloads, workloads
+from support.operator.workloads import BY_KIND, DOMAINS, OFF, SETS, SYSTEM, Workloads, workloads
 
 BOTH = pytest.mark.parametrize("path", [CLIQUES, GROUPS])
 CLAIM = {"main": ["mnnvl-claim"]}
@@ -153,9 +154,30 @@ def test_an_unreachable_api_server_refuses_objects_of_unknown_sets_only(path: st
 
 
 @BOTH
+def test_until_it_is_known_who_manages_domains_objects_of_enrolled_sets_are_refused_and_others_admitted(
+    path: str,
+) -> None:
+    site = a_site()
+    site.put(pod_clique_set("other"))
+    site.api.delete(CONFIGMAPS, CONFIG_MAP, SYSTEM)
+    for written in (False, True):
+        if written:
+            site.publish(grove_manages=None)
+        site.observe()
+        found = site.review(path, an_object(path))
+        assert not found.allowed, "an answer that is not known yet counts as 'Grove does not manage ComputeDomains'"
+        assert "gkm-domains does not say whether Grove manages ComputeDomains" in found.message
+        assert "see the log of gkm-controllers; try again" in found.message
+        assert site.review(path, an_object(path, labels={PART_OF: "other"})).allowed
+    site.publish()
+    site.observe()
+    assert site.review(path, an_object(path)).allowed
+
+
+@BOTH
 def test_where_grove_manages_domains_nothing_is_changed(path: str) -> None:
     site = a_site(present=0)
-    site.publish(None, GROVE_MANAGES_DOMAINS)
+    site.publish(grove_manages=True)
     site.observe()
     found = site.review(path, an_object(path))
     assert found.allowed
@@ -278,7 +300,7 @@ def test_a_clique_gets_the_claim_of_a_domain_that_another_operator_wrote() -> No
     assert (found.claims(), found.templates()) == (CLAIM, {"mnnvl-claim": "test-pcs-0"})
     assert found.labels[DOMAIN_LABEL] == "test-pcs-0"
     assert site.review(CLIQUES, an_object(), found.object).object == found.object
-    site.publish(None, GROVE_MANAGES_DOMAINS)
+    site.publish(grove_manages=True)
     site.observe()
     assert not site.review(CLIQUES, an_object()).changed
 

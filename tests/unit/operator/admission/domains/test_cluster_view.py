@@ -6,12 +6,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from gkm.api.domain_capacity import GROVE_MANAGES_DOMAINS, DomainCapacity
+from gkm.api.domain_capacity import CONFIG_MAP, DomainCapacity
 from gkm.api.grove import PodCliqueSet
 from gkm.api.mnnvl_metadata import AUTO_MNNVL, MNNVL_GROUP
 from gkm.api.pod_specs import PodClaim
 from gkm.kube.errors import ApiError
-from gkm.kube.resources import CLAIM_TEMPLATES, Resource
+from gkm.kube.resources import CLAIM_TEMPLATES, CONFIGMAPS, Resource
 from gkm_operator.admission.domains import cluster_view
 from gkm_operator.admission.domains.cluster_view import (
     CLAIM_SECONDS,
@@ -52,7 +52,7 @@ def gets(api: FakeApi) -> list[str]:
 def test_while_a_kind_is_missing_the_view_waits_and_the_others_are_read() -> None:
     site = Workloads()
     site.api.served = {("v1", "configmaps")}
-    site.publish(None, GROVE_MANAGES_DOMAINS)
+    site.publish(grove_manages=True)
     with site.watching():
         site.until(lambda: site.view.grove_manages_domains, "the ConfigMap")
         with pytest.raises(ViewUnavailable, match="not read yet"):
@@ -69,10 +69,13 @@ def test_the_view_follows_the_config_map() -> None:
     site = Workloads()
     assert site.view.grove_manages_domains is None
     with site.watching():
-        site.until(lambda: site.view.grove_manages_domains is False, "it is known that there is none")
-        site.publish(DomainCapacity(), GROVE_MANAGES_DOMAINS)
+        site.until(lambda: site.view.grove_manages_domains is False, "what the controllers wrote")
+        site.publish(DomainCapacity(), grove_manages=True)
         site.until(lambda: site.view.grove_manages_domains, "the condition")
         assert site.view.capacity == DomainCapacity()
+        site.api.delete(CONFIGMAPS, CONFIG_MAP, SYSTEM)
+        site.until(lambda: site.view.grove_manages_domains is None, "without the ConfigMap it is not known")
+        assert site.view.capacity is None
 
 
 def test_domains_are_those_that_the_set_owns() -> None:

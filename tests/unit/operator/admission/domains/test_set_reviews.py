@@ -7,7 +7,7 @@ whole nodes, and which free nodes the cluster has.
 from typing import Any
 
 import pytest
-from gkm.api.domain_capacity import GROVE_MANAGES_DOMAINS, CliqueCapacity, DomainCapacity, NodePool
+from gkm.api.domain_capacity import CliqueCapacity, DomainCapacity, NodePool
 from gkm.api.mnnvl_metadata import AUTO_MNNVL, MNNVL_GROUP
 from gkm.api.network_settings import Network
 from gkm.kube.errors import ApiError
@@ -86,14 +86,30 @@ def test_a_set_is_refused_while_it_cannot_be_seen_whether_its_claim_requests_gpu
 def test_where_grove_manages_domains_its_own_switch_decides() -> None:
     site = workloads(settings=OFF)
     assert "not enabled" in site.review(VALIDATE, pod_clique_set(annotations=ENABLED)).message
-    site.publish(None, GROVE_MANAGES_DOMAINS)
+    site.publish(grove_manages=True)
     site.observe()
     assert site.review(VALIDATE, pod_clique_set(annotations=ENABLED)).allowed
     on = workloads()
     assert on.review(DEFAULT, pod_clique_set()).changed
-    on.publish(None, GROVE_MANAGES_DOMAINS)
+    on.publish(grove_manages=True)
     on.observe()
     assert not on.review(DEFAULT, pod_clique_set()).changed
+
+
+def test_until_it_is_known_who_manages_domains_a_set_is_neither_enrolled_nor_refused_for_the_switch() -> None:
+    on, off = workloads(), workloads(settings=OFF)
+    for site in (on, off):
+        site.publish(grove_manages=None)
+        site.observe()
+    enrolled, plain = pod_clique_set(annotations=ENABLED), pod_clique_set()
+    unknown = "gkm-domains does not say whether Grove manages ComputeDomains"
+    assert unknown in on.review(DEFAULT, plain).message, "a set is enrolled for ever where Grove may manage its domains"
+    assert unknown in off.review(VALIDATE, enrolled).message, "a set is refused as if Grove's own switch were off"
+    assert on.review(DEFAULT, enrolled).allowed
+    assert on.review(DEFAULT, pod_clique_set("cpu", clique("worker", 0))).allowed
+    assert on.review(VALIDATE, enrolled).allowed
+    assert off.review(DEFAULT, plain).allowed
+    assert off.review(VALIDATE, plain).allowed
 
 
 def test_a_set_that_is_being_deleted_passes() -> None:
