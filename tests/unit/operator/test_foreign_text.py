@@ -41,7 +41,8 @@ def test_conditions_of_a_cache() -> None:
 
 def test_the_condition_and_the_fixes_of_a_run() -> None:
     fix = Fix(FixKind.SMALLER, COMMANDS, {"gpus": 8})
-    status = wanted_of_run(a_run(), RunStatus(), PlanningResult(unfit=Unfit("DoesNotFit", COMMANDS), fixes=(fix,)), NOW)
+    result = PlanningResult(unfit=Unfit("DoesNotFit", COMMANDS), fixes=(fix,))
+    status = wanted_of_run(a_run(), RunStatus(), result, NOW, None)
     assert [condition.message for condition in status.conditions] == [SHOWN]
     assert [fix.message for fix in status.fixes] == [SHOWN]
 

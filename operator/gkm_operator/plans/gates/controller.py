@@ -12,7 +12,6 @@ from functools import partial
 from http import HTTPStatus
 
 from gkm.api.features import Feature, install
-from gkm.api.runs import RunPods
 from gkm.api.topology_settings import Packing
 from gkm.hoststate.logs import fields
 from gkm.hoststate.lru import LRUCache
@@ -28,7 +27,7 @@ from gkm_operator import metrics
 from gkm_operator.nodes import NODES
 from gkm_operator.plans.gates.decisions import GateDecision, GateRules, Lift, decide
 from gkm_operator.plans.gates.slots import PlacedPod
-from gkm_operator.plans.state.objects import NOT_KNOWN, FollowReason, PodsReport, RunKey, WatchedPlan, WatchedRun
+from gkm_operator.plans.state.objects import PodsReport, RunKey, WatchedPlan, WatchedRun, no_reports
 from gkm_operator.plans.state.watcher import ClusterWatcher
 from gkm_operator.pods import HOSTNAME, PODS, WatchedPod, is_of_run
 
@@ -41,7 +40,6 @@ CALM_SECONDS = 0.2
 """Seconds between a change and the next pass, because the pods of a workload are created together."""
 BACKOFF = Backoff(0.5, 60.0)
 _MAX_REPORTS = _MAX_SENT = 65_536
-_NO_PODS = PodsReport(RunPods(), FollowReason.FOLLOWED, "the run has no pods")
 
 
 class RunPodIndex:
@@ -104,9 +102,8 @@ class GatesController(Controller):
         self.queues = [self.queue]
 
     def report(self, run: RunKey) -> PodsReport | None:
-        """Return whether the pods of a Run are on their planned nodes, None if it has no pods or pods have no gates."""
-        found = (self._reports.get(run) or NOT_KNOWN) if self.enabled else _NO_PODS
-        return None if found is _NO_PODS else found
+        """Return whether the pods of a Run are on their planned nodes; None before the first look at them."""
+        return self._reports.get(run) if self.enabled else no_reports(run)
 
     def follow(self, runs: ClusterWatcher, reported: Callable[[], None]) -> None:
         """Use the Runs and plans that another controller watches; `reported` is called after each new report."""
@@ -134,9 +131,8 @@ class GatesController(Controller):
             NotLeading: this process must not write any more.
         """
         decision = self._decide(run)
-        report = decision.report or _NO_PODS
-        if report != self._reports.get(run):
-            self._reports.put(run, report)
+        if decision.report != self._reports.get(run):
+            self._reports.put(run, decision.report)
             self._reported()
         if failed := self._lift_all(run, decision.lifts):
             raise Retry(str(failed[0]), failed[0].retry_after)

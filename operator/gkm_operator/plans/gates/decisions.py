@@ -40,7 +40,7 @@ class GateDecision:
     """The gates of a Run's pods to remove now, the report, and the seconds until a pod may start unplanned."""
 
     lifts: tuple[Lift, ...]
-    report: PodsReport | None
+    report: PodsReport
     again: float | None = None
 
 
@@ -68,7 +68,7 @@ def decide(
     if expired := plan is not newest:
         awaited = f"{awaited}, which has expired (the condition Planned has the next step)"
     report = _report(plan, alive, found, awaited)
-    if report is not None and expired:
+    if expired:
         report = report._replace(needs_plan=any(seconds > 0 and not pod.node for pod, seconds in left.items()))
     return GateDecision((*lifts.values(), *released), report, again)
 
@@ -90,9 +90,9 @@ def _seconds_left(pod: PlacedPod, rules: GateRules, now: datetime) -> float:
     return 0.0 if created is None else min(rules.wait - (now - created).total_seconds(), CHECK_SECONDS)
 
 
-def _report(plan: PlanRecord | None, pods: Sequence[PlacedPod], found: Assignment, awaited: str) -> PodsReport | None:
+def _report(plan: PlanRecord | None, pods: Sequence[PlacedPod], found: Assignment, awaited: str) -> PodsReport:
     if not pods:
-        return None
+        return PodsReport()
     has_node = [pod for pod in pods if pod.bound or (pod.node and not pod.facts.gated)]
     astray = sorted((pod for pod in has_node if pod.facts.uid not in found.held), key=lambda pod: pod.order)
     followed = sum(pod.bound and pod.facts.uid in found.held for pod in pods)

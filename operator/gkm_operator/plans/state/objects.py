@@ -321,21 +321,20 @@ class FollowReason(StrEnum):
 class PodsReport(NamedTuple):
     """Numbers of a Run's pods by state, and the reason and message of its condition Followed.
 
-    With `needs_plan`, the plan of the run has expired, and pods wait behind the gate for another one.
+    Without pods, `counts` and `reason` are None, and the Run has no such condition. With `needs_plan`, the plan of the
+    run has expired, and pods wait behind the gate for another one.
     """
 
-    counts: RunPods
-    reason: FollowReason
-    message: str
+    counts: RunPods | None = None
+    reason: FollowReason | None = None
+    message: str = ""
     needs_plan: bool = False
 
 
-NOT_KNOWN = PodsReport(RunPods(), FollowReason.WAITING, "the pods are not listed yet")
-"""The report of a process that has yet to look at the pods: what the status says of them stays."""
 PodsReports = Callable[[RunKey], PodsReport | None]
-"""Returns the report about a run's pods, None if it has no pods."""
+"""Returns the report about a run's pods; None while they are not known, so that what the status says of them stays."""
 
 
-def no_reports(_run: RunKey) -> PodsReport | None:
-    """Return no report, because pods have no gates."""
-    return None
+def no_reports(_run: RunKey) -> PodsReport:
+    """Return a report without pods, because pods have no gates."""
+    return PodsReport()

@@ -17,7 +17,6 @@ from gkm_operator.plans.planning.assessment import PlanningResult
 from gkm_operator.plans.planning.drift import DriftReason, drift_message
 from gkm_operator.plans.planning.refusals import CONDITION, PlanReason
 from gkm_operator.plans.state.objects import (
-    NOT_KNOWN,
     REPLAN_ANNOTATION,
     FollowReason,
     PlanRecord,
@@ -36,7 +35,7 @@ _BOUNDS = {"fewest-domains": "domains", "fewest-blocks": "blocks", "least-waste"
 
 
 def desired_status(
-    run: WatchedRun, old: RunStatus, result: PlanningResult, now: str, pods: PodsReport | None = None
+    run: WatchedRun, old: RunStatus, result: PlanningResult, now: str, pods: PodsReport | None
 ) -> RunStatus:
     """Return the status that a Run should have; it equals `old` without a change. `now` is a timestamp of the API."""
     value, reason, message = _condition(result)
@@ -54,15 +53,15 @@ def desired_status(
         fixes=_fixes(old, result, reason),
         # Planned comes first: people read this condition.
         conditions=[*planned, *_drift_condition(run, old, result, now), *_followed(run, old, pods, now)],
-        pods=old.pods if pods is NOT_KNOWN else None if pods is None else pods.counts,
+        pods=old.pods if pods is None else pods.counts,
     )
 
 
 def _followed(run: WatchedRun, old: RunStatus, pods: PodsReport | None, now: str) -> list[Condition]:
     """Return the condition Followed of a run with pods that are followed."""
     before = [each for each in old.conditions if each.type == FOLLOWED]
-    if pods is None or pods is NOT_KNOWN:
-        return [] if pods is None else before
+    if pods is None or pods.reason is None:
+        return before if pods is None else []
     value = TRUE if pods.reason is FollowReason.FOLLOWED else FALSE
     message = escape(pods.message)[:MAX_MESSAGE]
     return with_condition(before, Condition(FOLLOWED, value, pods.reason, message, now, run.metadata.generation))

@@ -21,7 +21,7 @@ FIX = Fix(FixKind.SMALLER, "ask for less", {"gpus": 8})
 
 
 def status_after(result: PlanningResult, old: RunStatus | None = None, now: str = T1) -> RunStatus:
-    return desired_status(a_run(), old or RunStatus(), result, now)
+    return desired_status(a_run(), old or RunStatus(), result, now, None)
 
 
 def test_the_message_of_a_plan_has_its_sizes_and_bound() -> None:
