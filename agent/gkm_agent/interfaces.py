@@ -35,12 +35,14 @@ class CacheSource(Protocol):
 class NotWritten(Exception):
     """The sink cannot write now; the publisher tries again. The message states the cause.
 
-    `retry_after` is the pause in seconds that the server asked for, 0 if it did not ask for one.
+    `retry_after` is the pause in seconds that the server asked for, 0 if it did not ask for one. `refused` means that
+    the server answers and refuses this value, so that it may take another one.
     """
 
-    def __init__(self, message: str, retry_after: float = 0.0) -> None:
+    def __init__(self, message: str, retry_after: float = 0.0, *, refused: bool = False) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+        self.refused = refused
 
 
 class Sink(Protocol[T_contra]):

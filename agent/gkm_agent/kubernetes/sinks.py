@@ -120,12 +120,13 @@ def _resource(scope: str | None) -> Resource[Any]:
 
 @contextmanager
 def api_errors(*, missing_ok: bool = False) -> Iterator[None]:
-    """Raise an ApiError as NotWritten, with the pause that the server requests; `missing_ok` ignores a 404."""
+    """Raise an ApiError as NotWritten, with what the server says; `missing_ok` ignores a 404."""
     try:
         yield
     except ApiError as error:
         if not (missing_ok and error.not_found):
-            raise NotWritten(str(error), error.retry_after) from error
+            refused = not (error.unavailable or error.retry_after)
+            raise NotWritten(str(error), error.retry_after, refused=refused) from error
 
 
 def known_owner(node: NodeView | None, name: str) -> NodeView:

@@ -42,6 +42,7 @@ class Publisher(Generic[T]):
         self._backoff = backoff
         self._pace = pace
         self._retry_after = 0.0
+        self._refused = False
         self._value: T | None = None
         self._version = 0
         self._written: int | None = 0
@@ -94,7 +95,7 @@ class Publisher(Generic[T]):
             if value is None:
                 return True
             invalidate, self._invalidate = self._invalidate, False
-        self._retry_after = 0.0
+        self._retry_after, self._refused = 0.0, False
         written: int | None = None
         try:
             if invalidate:
@@ -103,7 +104,7 @@ class Publisher(Generic[T]):
             written = version
             metrics.succeeded(self._name)
         except NotWritten as error:
-            self._retry_after = error.retry_after
+            self._retry_after, self._refused = error.retry_after, error.refused
             _LOG.warning(
                 "report of this node not written to the API or to a file, tried again",
                 extra=fields(publisher=self._name, why=str(error)),
@@ -128,13 +129,22 @@ class Publisher(Generic[T]):
             if time.monotonic() >= refresh:
                 self._invalidate = True
                 refresh = _next_refresh()
+            version = self._version
             if self.write():
                 failures = 0
                 with self._condition:
                     self._condition.wait_for(lambda: self._stop.is_set() or self._flushing, self._pace.pause(rounds))
             else:
                 failures += 1
-                self._stop.wait(self._backoff.pause(failures, self._retry_after))
+                pause = self._backoff.pause(failures, self._retry_after)
+                # The server refuses a part of the value: a change of another part does not wait as long.
+                least = min(pause, self._pace.pause(rounds)) if self._refused else pause
+                if not self._stop.wait(least):
+                    self._wait_for_change(version, pause - least)
+
+    def _wait_for_change(self, version: int, seconds: float) -> None:
+        with self._condition:
+            self._condition.wait_for(lambda: self._stop.is_set() or self._version != version, seconds)
 
     def _wait_for_work(self, refresh: float) -> bool:
         """Wait until there is a value to write, or until the refresh; return whether the call had to wait."""
@@ -208,4 +218,6 @@ def _summary(failures: list[tuple[str | None, NotWritten]]) -> NotWritten:
     shown = [f"{scope or 'cluster-wide'}: {message}" for message, scope in reversed(distinct.items())]
     more = [f"{len(shown) - _SHOWN_FAILURES} other causes"] if len(shown) > _SHOWN_FAILURES else []
     text = "; ".join(shown[:_SHOWN_FAILURES] + more)
-    return NotWritten(f"{len(failures)} objects: {text}", max(error.retry_after for _, error in failures))
+    errors = [error for _, error in failures]
+    refused = all(error.refused for error in errors)
+    return NotWritten(f"{len(failures)} objects: {text}", max(error.retry_after for error in errors), refused=refused)

@@ -162,3 +162,24 @@ def test_the_label_of_a_long_node_name_is_cut_and_stays_unique() -> None:
 
 def test_the_field_manager_is_named_after_the_agent() -> None:
     assert FIELD_MANAGER == "gkm-agent"
+
+
+@pytest.mark.parametrize(
+    ("error", "refused"),
+    [
+        (ApiError(403, "Forbidden", "the namespace is being terminated"), True),
+        (ApiError(500, "InternalError", "failed calling webhook"), True),
+        (ApiError(0, "Unreachable", "away"), False),
+        (ApiError(429, "TooManyRequests", "overloaded"), False),
+        (ApiError(503, "ServiceUnavailable", "later", retry_after=7.0), False),
+    ],
+    ids=lambda value: value.reason if isinstance(value, ApiError) else "",
+)
+def test_a_refused_object_differs_from_a_server_that_is_away(
+    api: FakeApi, sink: KubernetesStatusSink, error: ApiError, *, refused: bool
+) -> None:
+    api.fault = lambda verb, _plural: error if verb == "apply" else None
+
+    with pytest.raises(NotWritten) as caught:
+        sink.publish("ml-apps", STATUS)
+    assert caught.value.refused is refused

@@ -84,6 +84,24 @@ def test_a_scope_that_fails_stops_no_other() -> None:
     assert sink.held == {"stuck": READY, "a": READY}
 
 
+def test_a_namespace_whose_object_the_server_refuses_delays_no_other() -> None:
+    class Picky(FakeSink):
+        def publish(self, scope: str | None, status: NodeStatus) -> None:
+            if scope == "terminating":
+                raise NotWritten("the namespace is being deleted", refused=True)
+            super().publish(scope, status)
+
+    sink = Picky()
+    publisher = StatusPublisher(sink, Backoff(3600.0, 3600.0), SOON)
+    publisher.start()
+    try:
+        for status in (READY, FAILED):
+            publisher.set({"terminating": status, "a": status})
+            until(lambda status=status: sink.held == {"a": status}, "a change waits for the pause of another namespace")  # type: ignore[misc]
+    finally:
+        publisher.stop(10)
+
+
 def test_a_server_that_requests_a_pause_gets_no_request_for_the_other_scopes() -> None:
     class Busy(FakeSink):
         tried: ClassVar[list[str | None]] = []
