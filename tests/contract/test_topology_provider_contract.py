@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from gkm.api.topology_settings import TopologyProvider
@@ -19,6 +20,7 @@ from gkm.kube.resources import PROVIDER_TREES
 from gkm.topology.hypernodes import HyperNode
 from gkm.topology.providers import Reply
 from gkm_operator.hypernodes.providers import command, polling
+from gkm_operator.hypernodes.providers.channel import ProviderChannel
 from gkm_operator.hypernodes.providers.command import ProviderCode
 from gkm_operator.hypernodes.providers.intake import HyperNodeSet
 from gkm_operator.hypernodes.providers.view import AgentReport
@@ -148,13 +150,14 @@ def in_a_pod(name: str, config: dict[str, Any], packages: Path, write: Write) ->
         write = _cabling(api)
         write(FIRST)
     code = ProviderCode(REFERENCES.get(name, name), str(packages), mounted)
-    with pod(api, TopologyProvider(name, config), code) as running:
+    sent = patch.object(ProviderChannel, "put", autospec=True, side_effect=ProviderChannel.put)
+    with sent as put_event, pod(api, TopologyProvider(name, config), code) as running:
         running.serves()
         yield Running(
             running.hypernodes,
             lambda reply: _refuse(api, name, running.spec.revision, reply),
             write,
-            lambda: running.spec.revision,
+            lambda: sum(bool(call.args[1].hypernodes) for call in put_event.call_args_list),
         )
         assert running.spec.reason == ""
     assert running.code == 0

@@ -44,7 +44,7 @@ class ProviderTreeSpec(Struct, frozen=True, rename="camel", omit_defaults=True):
     reason: Text = ""
     """Why the provider failed last, and what it waits for, without content of its source."""
     revision: Number = 0
-    """Number of the tree: it grows with each tree that the provider sends, and never for a heartbeat."""
+    """Number of the tree: it grows with each tree that differs from the one before, and never for a heartbeat."""
     tree: Annotated[str, Meta(max_length=MAX_PACKED)] = ""
     """HyperNodes and quarantined nodes: JSON, compressed by zlib, in base64. The last good ones stay."""
     hypernodes: Number = 0

@@ -151,6 +151,14 @@ class watches(Base):
             self.note(f"changed {name} {hypernodes.get(name)}")
 
 
+class sends_again(Base):
+    def then(self, events: Any, replies: Any, *_: Any) -> None:
+        while True:
+            reply = replies.get()
+            self.note(f"{reply.name} {reply.error}")
+            events.put(ONE)
+
+
 class hears(Base):
     def then(self, events: Any, replies: Any, _: Any) -> None:
         self.note("listens")

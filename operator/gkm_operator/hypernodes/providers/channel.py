@@ -175,7 +175,8 @@ class ProviderChannel:
             self._refuse("the tree does not fit into one object", Reply("", str(error)))
             return False
         nodes = sum(member.kind == "Node" for each in hypernodes for member in each.members)
-        revision = self._spec.revision + 1
+        # A tree that is sent again, for a refused HyperNode, is the same one: a new revision would have a new reply.
+        revision = self._spec.revision + (tree != self._spec.tree)
         self._change(tree=tree, revision=revision, hypernodes=len(self._set.hypernodes), nodes=nodes)
         return True
 

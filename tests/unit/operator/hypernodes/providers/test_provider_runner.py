@@ -3,6 +3,7 @@
 import logging
 import threading
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -65,7 +66,7 @@ def test_the_last_good_tree_outlives_the_failure_and_the_next_start(api: FakeApi
         assert (second.names(), second.spec.revision) == ({"one"}, 1)
     with misbehaves(api, "serves", tmp_path, named="acme") as third:
         third.serves()
-        assert third.spec.revision == 2
+        assert third.spec.revision == 1, "the tree is the same one"
 
 
 def test_a_failure_stays_until_the_provider_serves_again(api: FakeApi, tmp_path: Path) -> None:
@@ -202,6 +203,18 @@ def test_what_the_controllers_refuse_reaches_the_provider_once(api: FakeApi, tmp
         writes = len(api.calls)
         pod.until(lambda: len(api.calls) > writes + 5, "further heartbeats")
     assert pod.notes() == ["listens", "one conflict", " set aside", "one conflict"]
+
+
+def test_a_tree_that_is_sent_again_is_no_new_one(api: FakeApi, tmp_path: Path) -> None:
+    with misbehaves(api, "sends-again", tmp_path) as pod:
+        pod.until(lambda: pod.spec.revision == 1, "the tree")
+        for _ in range(3):
+            status(pod, pod.spec.revision, "one")
+            pod.until(pod.notes, "the reply")
+            later = len(api.calls) + 5
+            pod.until(partial(lambda calls: len(api.calls) > calls, later), "further heartbeats")
+        assert pod.notes() == ["one conflict"], "each answer of the provider is a new revision, and has a new reply"
+        assert pod.spec.revision == 1
 
 
 def test_a_secret_reaches_the_provider_as_its_files_have_it(api: FakeApi, tmp_path: Path) -> None:
