@@ -5,6 +5,7 @@ Imported only with such a flag: without one, the process needs no access to the 
 
 import argparse
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gkm.api.config import Config
@@ -20,10 +21,11 @@ from gkm_operator.admission.domains.reviewer import ByteBudget, WorkloadReviewer
 from gkm_operator.admission.groups import reviewer as groups
 from gkm_operator.admission.groups.cluster_view import ApiChecks, ObservedTemplates, Partners
 from gkm_operator.admission.pods.decisions import PodCacheReview
-from gkm_operator.admission.pods.gates import GatedPod, GateReview
+from gkm_operator.admission.pods.gates import GatedPod, review_gated_pod
 from gkm_operator.admission.pods.members import ObservedCaches
 from gkm_operator.admission.pods.objects import CachePod
 from gkm_operator.delivery import ObservedDelivery
+from gkm_operator.mnnvl.gpu_requests import GPURequests
 
 if TYPE_CHECKING:
     from gkm.kube.reflector import Reflector
@@ -39,8 +41,8 @@ def cache_reviewers(
 
     deploy/components/pod-caches/webhooks.yaml has the same path.
     """
-    decision = PodCacheReview(caches, config.network, config.fabric.cache_labels, lambda: delivery.kind)
-    return {PATH: WorkloadReviewer("", "Pod", CachePod, lambda _view: decision, view, budget, lenient=True)}
+    review = PodCacheReview(caches, config.network, config.fabric.cache_labels, lambda: delivery.kind)
+    return {PATH: WorkloadReviewer("", "Pod", CachePod, review.decide, view, budget, lenient=True)}
 
 
 def gate_reviewers(view: ClusterView, config: Config, budget: ByteBudget) -> Mapping[str, WorkloadReviewer[Any]]:
@@ -48,8 +50,8 @@ def gate_reviewers(view: ClusterView, config: Config, budget: ByteBudget) -> Map
 
     It needs no watch, because the controllers know the plans.
     """
-    decision = GateReview(config)
-    return {GATES_PATH: WorkloadReviewer("", "Pod", GatedPod, lambda _view: decision, view, budget, lenient=True)}
+    decision = partial(review_gated_pod, gpus=GPURequests(config.network), enabled=config.packing.pod_gates)
+    return {GATES_PATH: WorkloadReviewer("", "Pod", GatedPod, decision, view, budget, lenient=True)}
 
 
 class WorkloadReviews:

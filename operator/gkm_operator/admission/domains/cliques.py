@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from gkm.api.grammar import listed
 from gkm.api.grove import GROUP, PodCliqueSet
 from gkm.api.mnnvl_metadata import DOMAIN_LABEL, PART_OF, REPLICA_INDEX, MnnvlMetadata
-from gkm.api.network_settings import Network
 
 from gkm_operator.admission.domains.cluster_view import ReviewView, ViewUnavailable
 from gkm_operator.admission.domains.patches import add_entries, place
@@ -133,95 +132,88 @@ class SetDomainsReader:
         return SetDomains(owner, required, compared, joinable, leaving)
 
 
-class CliqueReview:
-    """Decides about PodCliques: refuses one until its set's ComputeDomains exist, and adds the resource claim."""
+def review_clique(view: ReviewView, request: DomainRequest[ReviewedClique], *, gpus: GPURequests) -> ReviewResponse:
+    """Refuse a PodClique until its set's ComputeDomains exist, and add the resource claim.
 
-    def __init__(self, view: ReviewView, settings: Network) -> None:
-        self._view = view
-        self._settings = settings
-        self._gpus = GPURequests(settings)
-        self._domains = SetDomainsReader(view, self._gpus)
-
-    def decide(self, request: DomainRequest[ReviewedClique]) -> ReviewResponse:
-        """Return the admission response for a PodClique; raise ViewUnavailable if the cluster cannot be read."""
-        clique = request.object
-        classes = self._view.device_classes(request.namespace)
-
-        def is_required(found: SetDomains) -> bool:
-            key = domain_of(found.pod_clique_set, clique)
-            return key is None or key in found.required or not self._requests_gpus(clique, found, classes)
-
-        found = self._domains.read(request.namespace, clique.metadata, classes, is_required)
-        if found is None:
-            return ADMITTED
-        key = domain_of(found.pod_clique_set, clique)
-        exists = request.operation == UPDATE
-        own = None if key is None else found.joinable.get(key) or (found.leaving.get(key) if exists else None)
-        if not (exists and (own is not None or key is None)) and (refusal := _refusal(found, key)):
-            return refusal
-        if key is None:
-            return ADMITTED
-        # A claim that does not exist yet may be for GPUs: an admitted clique would stay without its ComputeDomain.
-        classes = self._view.device_classes(request.namespace, strict=True)
-        if own is not None:
-            return self._inject(clique, own, classes, everywhere=self._shares_gpus(clique, found, classes))
-        is_part = key in found.required or not self._requests_gpus(clique, found, classes)
-        return ADMITTED if is_part else _not_part(found, key)
-
-    def _requests_gpus(self, clique: ReviewedClique, found: SetDomains, classes: DeviceClasses) -> bool:
-        return self._gpus.any(clique.spec.pod_spec, classes) or self._shares_gpus(clique, found, classes)
-
-    def _shares_gpus(self, clique: ReviewedClique, found: SetDomains, classes: DeviceClasses) -> bool:
-        place = membership_of(found.pod_clique_set, clique)
-        if place is None or place.clique is None:
-            return False
-        return self._gpus.sharing(found.pod_clique_set, classes).reaches(place.clique, place.scaling_group)
-
-    def _inject(
-        self, clique: ReviewedClique, domain: JoinableDomain, classes: DeviceClasses, *, everywhere: bool
-    ) -> ReviewResponse:
-        spec, metadata, at = clique.spec.pod_spec, clique.metadata, "/spec/podSpec"
-        if not everywhere and not self._gpus.any(spec, classes):
-            return ADMITTED
-        injection = inject(spec, domain.template, at, self._gpus, classes, everywhere=everywhere)
-        if injection.skipped:
-            warning = f"pods of {metadata.name} join no ComputeDomain of GKM: {injection.skipped}"
-            return warned(warning)
-        if len(domain.name) > MAX_NAME_LENGTH:  # a domain of Grove, whose name no label can have
-            return ReviewResponse(allowed=True, patch=tuple(injection.operations))
-        label = {} if metadata.label(DOMAIN_LABEL) == domain.name else {DOMAIN_LABEL: domain.name}
-        labeled = add_entries("/metadata/labels", label, exists=metadata.has_labels)
-        placed = place(spec, domain.name, at, self._settings)
-        return ReviewResponse(allowed=True, patch=(*injection.operations, *labeled, *placed))
-
-
-class ScalingGroupReview:
-    """Decides about PodCliqueScalingGroups at their admission.
-
-    Refuses one until the set's domains exist, and adds the set's annotations.
+    Raises:
+        ViewUnavailable: the cluster cannot be read.
     """
+    clique = request.object
+    classes = view.device_classes(request.namespace)
 
-    def __init__(self, view: ReviewView, settings: Network) -> None:
-        self._view = view
-        self._domains = SetDomainsReader(view, GPURequests(settings))
+    def is_required(found: SetDomains) -> bool:
+        key = domain_of(found.pod_clique_set, clique)
+        return key is None or key in found.required or not _requests_gpus(gpus, clique, found, classes)
 
-    def decide(self, request: DomainRequest[ReviewedScalingGroup]) -> ReviewResponse:
-        """Return the admission response for a scaling group; raise ViewUnavailable if the cluster cannot be read."""
-        metadata = request.object.metadata
-        if metadata.terminating or self._view.cluster.grove_manages_domains:
-            return ADMITTED
-        owner = self._domains.set_of(request.namespace, metadata)
-        if owner is None:
-            return ADMITTED
-        classes = self._view.device_classes(request.namespace)
-        found = self._domains.read(request.namespace, metadata, classes)
-        if request.operation != UPDATE and found is not None and (refusal := _refusal(found)):
-            return refusal
-        template = metadata.name.removeprefix(f"{owner.metadata.name}-{metadata.label(REPLICA_INDEX)}-")
-        inherited = dialect.scaling_group_annotations(owner, template)
-        missing = {key: value for key, value in inherited.items() if metadata.annotation(key) is None}
-        patch = tuple(add_entries("/metadata/annotations", missing, exists=metadata.has_annotations))
-        return ReviewResponse(allowed=True, patch=patch)
+    found = SetDomainsReader(view, gpus).read(request.namespace, clique.metadata, classes, is_required)
+    if found is None:
+        return ADMITTED
+    key = domain_of(found.pod_clique_set, clique)
+    exists = request.operation == UPDATE
+    own = None if key is None else found.joinable.get(key) or (found.leaving.get(key) if exists else None)
+    if not (exists and (own is not None or key is None)) and (refusal := _refusal(found, key)):
+        return refusal
+    if key is None:
+        return ADMITTED
+    # A claim that does not exist yet may be for GPUs: an admitted clique would stay without its ComputeDomain.
+    classes = view.device_classes(request.namespace, strict=True)
+    if own is not None:
+        return _inject(gpus, clique, own, classes, everywhere=_shares_gpus(gpus, clique, found, classes))
+    is_part = key in found.required or not _requests_gpus(gpus, clique, found, classes)
+    return ADMITTED if is_part else _not_part(found, key)
+
+
+def _requests_gpus(gpus: GPURequests, clique: ReviewedClique, found: SetDomains, classes: DeviceClasses) -> bool:
+    return gpus.any(clique.spec.pod_spec, classes) or _shares_gpus(gpus, clique, found, classes)
+
+
+def _shares_gpus(gpus: GPURequests, clique: ReviewedClique, found: SetDomains, classes: DeviceClasses) -> bool:
+    member = membership_of(found.pod_clique_set, clique)
+    if member is None or member.clique is None:
+        return False
+    return gpus.sharing(found.pod_clique_set, classes).reaches(member.clique, member.scaling_group)
+
+
+def _inject(
+    gpus: GPURequests, clique: ReviewedClique, domain: JoinableDomain, classes: DeviceClasses, *, everywhere: bool
+) -> ReviewResponse:
+    spec, metadata, at = clique.spec.pod_spec, clique.metadata, "/spec/podSpec"
+    if not everywhere and not gpus.any(spec, classes):
+        return ADMITTED
+    injection = inject(spec, domain.template, at, gpus, classes, everywhere=everywhere)
+    if injection.skipped:
+        return warned(f"pods of {metadata.name} join no ComputeDomain of GKM: {injection.skipped}")
+    if len(domain.name) > MAX_NAME_LENGTH:  # a domain of Grove, whose name no label can have
+        return ReviewResponse(allowed=True, patch=tuple(injection.operations))
+    label = {} if metadata.label(DOMAIN_LABEL) == domain.name else {DOMAIN_LABEL: domain.name}
+    labeled = add_entries("/metadata/labels", label, exists=metadata.has_labels)
+    placed = place(spec, domain.name, at, gpus.settings)
+    return ReviewResponse(allowed=True, patch=(*injection.operations, *labeled, *placed))
+
+
+def review_scaling_group(
+    view: ReviewView, request: DomainRequest[ReviewedScalingGroup], *, gpus: GPURequests
+) -> ReviewResponse:
+    """Refuse a PodCliqueScalingGroup until the set's domains exist, and add the set's annotations.
+
+    Raises:
+        ViewUnavailable: the cluster cannot be read.
+    """
+    metadata = request.object.metadata
+    if metadata.terminating or view.cluster.grove_manages_domains:
+        return ADMITTED
+    domains = SetDomainsReader(view, gpus)
+    owner = domains.set_of(request.namespace, metadata)
+    if owner is None:
+        return ADMITTED
+    found = domains.read(request.namespace, metadata, view.device_classes(request.namespace))
+    if request.operation != UPDATE and found is not None and (refusal := _refusal(found)):
+        return refusal
+    template = metadata.name.removeprefix(f"{owner.metadata.name}-{metadata.label(REPLICA_INDEX)}-")
+    inherited = dialect.scaling_group_annotations(owner, template)
+    missing = {key: value for key, value in inherited.items() if metadata.annotation(key) is None}
+    patch = tuple(add_entries("/metadata/annotations", missing, exists=metadata.has_annotations))
+    return ReviewResponse(allowed=True, patch=patch)
 
 
 def _refusal(found: SetDomains, key: SetDomainKey | None = None) -> ReviewResponse | None:

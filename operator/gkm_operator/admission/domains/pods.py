@@ -3,7 +3,6 @@
 import re
 
 from gkm.api.mnnvl_metadata import DOMAIN_LABEL
-from gkm.api.network_settings import Network
 from gkm.api.pod_specs import PodClaim
 
 from gkm_operator.admission.domains.cluster_view import ReviewView, ViewUnavailable
@@ -18,46 +17,37 @@ from gkm_operator.mnnvl.required import MAX_NAME_LENGTH
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*", re.ASCII)
 
 
-class PodReview:
-    """Adds the claim of the ComputeDomain that the pod's label names to containers that request GPUs."""
+def review_pod(view: ReviewView, request: DomainRequest[ReviewedPod], *, gpus: GPURequests) -> ReviewResponse:
+    """Add the claim of the ComputeDomain that the pod's label names to containers that request GPUs; always admit."""
+    pod = request.object
+    name = pod.metadata.label(DOMAIN_LABEL)
+    if request.operation != "CREATE" or not name:
+        return ADMITTED
+    if len(name) > MAX_NAME_LENGTH or not _NAME.fullmatch(name):
+        return warned(f"{DOMAIN_LABEL} is {name[:80]!r}, which no ComputeDomain can have as its name")
+    unread: list[str] = []
+    classes = tolerant(view.device_classes(request.namespace, strict=True), unread)
+    if not gpus.any(pod.spec, classes):
+        return warned(*unread)
+    template = _template(view, request.namespace, name, enabled=gpus.settings.auto_mnnvl_enabled)
+    if not template:
+        return warned(f"no ComputeDomain {name} exists, and GKM does not create it: network.autoMNNVLEnabled is off")
+    injection = inject(pod.spec, template, "/spec", gpus, classes)
+    if injection.skipped:
+        return warned(f"the pod does not join ComputeDomain {name}: {injection.skipped}")
+    placed = place(pod.spec, name, "/spec", gpus.settings)
+    return ReviewResponse(allowed=True, warnings=tuple(unread), patch=(*injection.operations, *placed))
 
-    def __init__(self, view: ReviewView, settings: Network) -> None:
-        self._view = view
-        self._settings = settings
-        self._gpus = GPURequests(settings)
 
-    def decide(self, request: DomainRequest[ReviewedPod]) -> ReviewResponse:
-        """Return the admission response for a pod: it always admits, some with a patch or a warning."""
-        pod = request.object
-        name = pod.metadata.label(DOMAIN_LABEL)
-        if request.operation != "CREATE" or not name:
-            return ADMITTED
-        if len(name) > MAX_NAME_LENGTH or not _NAME.fullmatch(name):
-            return warned(f"{DOMAIN_LABEL} is {name[:80]!r}, which no ComputeDomain can have as its name")
-        unread: list[str] = []
-        classes = tolerant(self._view.device_classes(request.namespace, strict=True), unread)
-        if not self._gpus.any(pod.spec, classes):
-            return warned(*unread)
-        template = self._template(request.namespace, name)
-        if not template:
-            return warned(
-                f"no ComputeDomain {name} exists, and GKM does not create it: network.autoMNNVLEnabled is off"
-            )
-        injection = inject(pod.spec, template, "/spec", self._gpus, classes)
-        if injection.skipped:
-            return warned(f"the pod does not join ComputeDomain {name}: {injection.skipped}")
-        placed = place(pod.spec, name, "/spec", self._settings)
-        return ReviewResponse(allowed=True, warnings=tuple(unread), patch=(*injection.operations, *placed))
-
-    def _template(self, namespace: str, name: str) -> str:
-        """Return the name of the claim template; "" if absent. GKM's templates have their domains' names."""
-        try:
-            found = self._view.cluster.compute_domain(namespace, name)
-        except ViewUnavailable:
-            return name
-        if found is None:
-            return name if self._settings.auto_mnnvl_enabled else ""
-        return found.template or name
+def _template(view: ReviewView, namespace: str, name: str, *, enabled: bool) -> str:
+    """Return the name of the claim template; "" if absent. GKM's templates have their domains' names."""
+    try:
+        found = view.cluster.compute_domain(namespace, name)
+    except ViewUnavailable:
+        return name
+    if found is None:
+        return name if enabled else ""
+    return found.template or name
 
 
 def tolerant(classes: DeviceClasses, unread: list[str]) -> DeviceClasses:

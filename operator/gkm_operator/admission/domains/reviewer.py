@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from threading import Condition
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from gkm.api import grove
 from gkm.api.network_settings import Network
@@ -21,11 +21,11 @@ from gkm.hoststate.logs import fields
 from gkm_operator import metrics
 from gkm_operator.admission import review
 from gkm_operator.admission.domains import requests
-from gkm_operator.admission.domains.cliques import CliqueReview, ScalingGroupReview
+from gkm_operator.admission.domains.cliques import review_clique, review_scaling_group
 from gkm_operator.admission.domains.cluster_view import ClusterView, ReviewView, TooManyClaims, ViewUnavailable
-from gkm_operator.admission.domains.pods import PodReview
+from gkm_operator.admission.domains.pods import review_pod
 from gkm_operator.admission.domains.requests import DomainRequest, Envelope, ObjectInvalid
-from gkm_operator.admission.domains.sets import SetDefaults, SetValidation
+from gkm_operator.admission.domains.sets import set_defaults, validate_set
 from gkm_operator.admission.review import (
     ADMITTED,
     AdmissionRequest,
@@ -35,6 +35,7 @@ from gkm_operator.admission.review import (
     refused,
     warned,
 )
+from gkm_operator.mnnvl.gpu_requests import GPURequests
 
 REVIEWED_BYTES = 16 << 20
 """Limit of bytes of all requests under review: three of the largest size, and smaller ones."""
@@ -86,15 +87,12 @@ class ByteBudget:
         return self._used[namespace] + size <= self._free - size
 
 
-class Decision(Protocol[T]):
-    """Decides about one admission request for a workload or a group template."""
+Decision = Callable[[ReviewView, DomainRequest[T]], ReviewResponse]
+"""Returns the admission response to one request for a workload or a group template.
 
-    def decide(self, request: DomainRequest[T]) -> ReviewResponse:
-        """Return the admission response to a request.
-
-        Raises:
-            ViewUnavailable: the cluster cannot be read.
-        """
+Raises:
+    ViewUnavailable: the cluster cannot be read.
+"""
 
 
 @dataclass(frozen=True)
@@ -107,7 +105,7 @@ class WorkloadReviewer(Generic[T]):
     group: str
     kind: str
     type: type[T]
-    decision: Callable[[ReviewView], Decision[T]]
+    decision: Decision[T]
     cluster: ClusterView
     budget: ByteBudget
     lenient: bool = False
@@ -143,7 +141,7 @@ class WorkloadReviewer(Generic[T]):
 
     def _decide(self, request: DomainRequest[T], *, patchable: bool) -> ReviewResponse:
         try:
-            response = self.decision(ReviewView(self.cluster)).decide(request)
+            response = self.decision(ReviewView(self.cluster), request)
         except TooManyClaims as error:
             return self._undecided(f"GKM cannot decide about this {self.kind}: {error}")
         except ViewUnavailable as error:
@@ -179,17 +177,17 @@ def reviewers(view: ClusterView, settings: Network, budget: ByteBudget) -> Mappi
     deploy/components/domains/webhooks.yaml has the same paths.
     """
 
-    def grove_reviewer(kind: str, object_type: type[T], review: Callable[..., Decision[T]]) -> WorkloadReviewer[T]:
-        decide = partial(review, settings=settings)
-        return WorkloadReviewer(grove.GROUP, kind, object_type, decide, view, budget)
+    def grove_reviewer(kind: str, object_type: type[T], decision: Callable[..., ReviewResponse]) -> WorkloadReviewer[T]:
+        return WorkloadReviewer(grove.GROUP, kind, object_type, partial(decision, gpus=gpus), view, budget)
 
-    pods = partial(PodReview, settings=settings)
+    gpus = GPURequests(settings)
+    pods = partial(review_pod, gpus=gpus)
     return {
-        "/podcliquesets/default": grove_reviewer("PodCliqueSet", requests.ReviewedSet, SetDefaults),
-        "/podcliquesets/validate": grove_reviewer("PodCliqueSet", requests.ReviewedSet, SetValidation),
-        "/podcliques": grove_reviewer("PodClique", requests.ReviewedClique, CliqueReview),
+        "/podcliquesets/default": grove_reviewer("PodCliqueSet", requests.ReviewedSet, set_defaults),
+        "/podcliquesets/validate": grove_reviewer("PodCliqueSet", requests.ReviewedSet, validate_set),
+        "/podcliques": grove_reviewer("PodClique", requests.ReviewedClique, review_clique),
         "/podcliquescalinggroups": grove_reviewer(
-            "PodCliqueScalingGroup", requests.ReviewedScalingGroup, ScalingGroupReview
+            "PodCliqueScalingGroup", requests.ReviewedScalingGroup, review_scaling_group
         ),
         "/pods": WorkloadReviewer("", "Pod", requests.ReviewedPod, pods, view, budget, lenient=True),
     }

@@ -13,7 +13,6 @@ from fnmatch import fnmatchcase
 from gkm.api.domain_capacity import DomainCapacity, NodePool
 from gkm.api.grove import CliqueTemplate, PodCliqueSet
 from gkm.api.mnnvl_metadata import AUTO_MNNVL
-from gkm.api.network_settings import Network
 from gkm.api.pod_specs import PodSpec
 
 from gkm_operator.admission.domains.cluster_view import ReviewView, TooManyClaims, ViewUnavailable
@@ -31,88 +30,84 @@ _PARTIAL = "mig-"
 _WHOLE = re.compile(r"[0-9]{1,6}", re.ASCII)
 
 
-class SetDefaults:
-    """Adds `grove.io/auto-mnnvl: enabled` to new sets that request GPUs and have no annotation of either dialect."""
+def set_defaults(view: ReviewView, request: DomainRequest[ReviewedSet], *, gpus: GPURequests) -> ReviewResponse:
+    """Add `grove.io/auto-mnnvl: enabled` to a new set that requests GPUs and has no annotation of either dialect.
 
-    def __init__(self, view: ReviewView, settings: Network) -> None:
-        self._view = view
-        self._gpus = GPURequests(settings)
-
-    def decide(self, request: DomainRequest[ReviewedSet]) -> ReviewResponse:
-        """Return the admission response for a PodCliqueSet; raise ViewUnavailable if it cannot be decided now."""
-        found = request.object
-        # Where Grove itself manages domains, its own webhook enrolls sets.
-        if found.metadata.terminating or self._view.cluster.grove_manages_domains:
-            return ADMITTED
-        classes = self._view.device_classes(request.namespace)
-        value = dialect.default_annotation(found, self._gpus, classes, operation=request.operation)
-        if value is None:
-            return ADMITTED
-        self._view.cluster.require_manager()
-        entries = add_entries("/metadata/annotations", {AUTO_MNNVL: value}, exists=found.metadata.has_annotations)
-        return ReviewResponse(allowed=True, patch=tuple(entries))
+    Raises:
+        ViewUnavailable: it cannot be decided now.
+    """
+    found = request.object
+    # Where Grove itself manages domains, its own webhook enrolls sets.
+    if found.metadata.terminating or view.cluster.grove_manages_domains:
+        return ADMITTED
+    classes = view.device_classes(request.namespace)
+    value = dialect.default_annotation(found, gpus, classes, operation=request.operation)
+    if value is None:
+        return ADMITTED
+    view.cluster.require_manager()
+    entries = add_entries("/metadata/annotations", {AUTO_MNNVL: value}, exists=found.metadata.has_annotations)
+    return ReviewResponse(allowed=True, patch=tuple(entries))
 
 
-class SetValidation:
-    """Refuses PodCliqueSets with invalid or changed annotations or too many domains; warns about other problems."""
+def validate_set(view: ReviewView, request: DomainRequest[ReviewedSet], *, gpus: GPURequests) -> ReviewResponse:
+    """Refuse a PodCliqueSet with invalid or changed annotations or too many domains; warn about other problems.
 
-    def __init__(self, view: ReviewView, settings: Network) -> None:
-        self._view = view
-        self._settings = settings
-        self._gpus = GPURequests(settings)
+    Raises:
+        ViewUnavailable: a new set names too many claims, or Grove's own switch decides and is not known yet.
+    """
+    new, old = request.object, request.old
+    if new.metadata.terminating:
+        return ADMITTED
+    enabled = gpus.settings.auto_mnnvl_enabled or bool(view.cluster.grove_manages_domains)
+    if old is None:
+        problems = list(dialect.creation_problems(new, enabled=enabled))
+    else:
+        problems = list(dialect.update_problems(old, new, enabled=enabled))
+    if problems:
+        if not enabled:
+            view.cluster.require_manager()
+        return refused(*problems)
+    if not dialect.enrolls(new):
+        decided = new.metadata.annotation(AUTO_MNNVL) is not None or dialect.names_groups(new)
+        is_new = enabled and old is None and not decided
+        return warned(*dialect.unread_sharing(new)) if is_new else ADMITTED
+    try:
+        return _compare(new, old, gpus, view.device_classes(request.namespace), view.cluster.capacity)
+    except ViewUnavailable as error:
+        if old is None and isinstance(error, TooManyClaims):
+            raise  # its cliques would be refused later, for the same reason
+        return warned(f"GKM did not check what the ComputeDomains need: {error}")
 
-    def decide(self, request: DomainRequest[ReviewedSet]) -> ReviewResponse:
-        """Return the admission response for a PodCliqueSet.
 
-        Raises:
-            ViewUnavailable: a new set names too many claims, or Grove's own switch decides and is not known yet.
-        """
-        new, old = request.object, request.old
-        if new.metadata.terminating:
-            return ADMITTED
-        enabled = self._settings.auto_mnnvl_enabled or bool(self._view.cluster.grove_manages_domains)
-        if old is None:
-            problems = list(dialect.creation_problems(new, enabled=enabled))
-        else:
-            problems = list(dialect.update_problems(old, new, enabled=enabled))
-        if problems:
-            if not enabled:
-                self._view.cluster.require_manager()
-            return refused(*problems)
-        if not dialect.enrolls(new):
-            decided = new.metadata.annotation(AUTO_MNNVL) is not None or dialect.names_groups(new)
-            is_new = enabled and old is None and not decided
-            return warned(*dialect.unread_sharing(new)) if is_new else ADMITTED
-        try:
-            return self._compare(new, old, self._view.device_classes(request.namespace))
-        except ViewUnavailable as error:
-            if old is None and isinstance(error, TooManyClaims):
-                raise  # its cliques would be refused later, for the same reason
-            return warned(f"GKM did not check what the ComputeDomains need: {error}")
+def _compare(
+    new: PodCliqueSet,
+    old: PodCliqueSet | None,
+    gpus: GPURequests,
+    classes: DeviceClasses,
+    capacity: DomainCapacity | None,
+) -> ReviewResponse:
+    problem = limit_problem(new, gpus, classes)
+    if problem and not (old is not None and limit_problem(old, gpus, classes)):
+        return refused(problem)
+    found = [*dialect.warnings(new, gpus, classes), *_without_claim(new, gpus, classes)]
+    if capacity is not None:
+        before = needs(old, gpus, classes) if old is not None else []
+        one_clique = gpus.settings.placement == "required"
+        found += warnings(needs(new, gpus, classes), before, capacity, one_clique=one_clique)
+    return warned(*found)
 
-    def _compare(self, new: PodCliqueSet, old: PodCliqueSet | None, classes: DeviceClasses) -> ReviewResponse:
-        problem = limit_problem(new, self._gpus, classes)
-        if problem and not (old is not None and limit_problem(old, self._gpus, classes)):
-            return refused(problem)
-        return warned(*self._warnings(new, old, classes))
 
-    def _warnings(self, new: PodCliqueSet, old: PodCliqueSet | None, classes: DeviceClasses) -> Iterator[str]:
-        yield from dialect.warnings(new, self._gpus, classes)
-        sharing = self._gpus.sharing(new, classes)
-        for clique, scaling_group in new.memberships():
-            group = dialect.group_of(new, clique, scaling_group)
-            if group is None:
-                continue
-            template = domain_name(new.metadata.name, 0, group)
-            everywhere = sharing.reaches(clique, scaling_group)
-            spec = clique.spec.pod_spec
-            if skipped := inject(spec, template, "", self._gpus, classes, everywhere=everywhere).skipped:
-                yield f"pods of clique {clique.name[:80]!r} join no ComputeDomain of GKM: {skipped}"
-        capacity = self._view.cluster.capacity
-        if capacity is not None:
-            before = needs(old, self._gpus, classes) if old is not None else []
-            wanted = needs(new, self._gpus, classes)
-            yield from warnings(wanted, before, capacity, one_clique=self._settings.placement == "required")
+def _without_claim(new: PodCliqueSet, gpus: GPURequests, classes: DeviceClasses) -> Iterator[str]:
+    """Yield warnings about cliques whose pods get no claim because of their own claims."""
+    sharing = gpus.sharing(new, classes)
+    for clique, scaling_group in new.memberships():
+        group = dialect.group_of(new, clique, scaling_group)
+        if group is None:
+            continue
+        template = domain_name(new.metadata.name, 0, group)
+        everywhere = sharing.reaches(clique, scaling_group)
+        if skipped := inject(clique.spec.pod_spec, template, "", gpus, classes, everywhere=everywhere).skipped:
+            yield f"pods of clique {clique.name[:80]!r} join no ComputeDomain of GKM: {skipped}"
 
 
 @dataclass(frozen=True, slots=True)

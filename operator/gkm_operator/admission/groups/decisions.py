@@ -13,10 +13,9 @@ only while its group has no objects yet, or no longer has any. An unreadable clu
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 from gkm.api.grammar import listed
-from gkm.api.network_settings import Network
 from gkm.api.task_groups import GROUP_LABEL, USER_CONTAINER_LABEL
 from gkm.hoststate.names import quoted
 from gkm.kube.discovery import KindName
@@ -45,7 +44,7 @@ from gkm_operator.admission.groups.objects import (
     ReviewedTemplate,
 )
 from gkm_operator.admission.review import ADMITTED, ReviewResponse, refused, warned
-from gkm_operator.mnnvl.gpu_requests import ContainerLocation, GPURequests
+from gkm_operator.mnnvl.gpu_requests import ContainerLocation, DeviceClasses, GPURequests
 from gkm_operator.mnnvl.injection import GROUP_CLAIM, ChannelClaim, inject_into
 
 _SHOWN_POOLS = 5
@@ -57,115 +56,102 @@ GROUP_SECONDS = 1.0
 """Seconds for which a TaskGroup is cached: all its pods are created within a moment."""
 
 
-class TemplateReview:
-    """Decides about new and changed GroupTemplates."""
+def review_template(_view: object, request: DomainRequest[ReviewedTemplate], *, partners: Partners) -> ReviewResponse:
+    """Return the admission response for a GroupTemplate; raise ViewUnavailable if the cluster cannot be read."""
+    template = request.object
+    planned, renderer, settings = template.planned, partners.renderer, partners.settings
+    try:
+        found = findings(planned, settings, renderer)
+        if found.errors:
+            return refused(*found.errors)
+        rendered = sample_object(planned, settings, renderer)
+    except TemplateInvalid as error:
+        return refused(str(error))
+    if problems := list(_pool_problems(template, partners.templates)):
+        return refused(*problems)
+    return _check_template(partners, request.user, rendered, found.warnings)
 
-    def __init__(self, partners: Partners) -> None:
-        self._partners = partners
 
-    def decide(self, request: DomainRequest[ReviewedTemplate]) -> ReviewResponse:
-        """Return the admission response for a GroupTemplate; raise ViewUnavailable if the cluster cannot be read."""
-        template = request.object
-        planned, renderer, settings = template.planned, self._partners.renderer, self._partners.settings
+def _pool_problems(changed: ReviewedTemplate, templates: ObservedTemplates) -> Iterator[str]:
+    """Yield the pools whose templates would not merge any more; missing templates are ignored."""
+    for pool in templates.pools_of(changed.metadata.name):
+        found = [
+            template.planned
+            for name in pool.spec.common_group_templates
+            if (template := changed if name == changed.metadata.name else templates.template(name))
+        ]
         try:
-            found = findings(planned, settings, renderer)
-            if found.errors:
-                return refused(*found.errors)
-            rendered = sample_object(planned, settings, renderer)
+            merged_objects(found)
         except TemplateInvalid as error:
-            return refused(str(error))
-        if problems := list(self._pool_problems(template)):
-            return refused(*problems)
-        return self._check_on_cluster(request.user, rendered, found.warnings)
-
-    def _pool_problems(self, changed: ReviewedTemplate) -> Iterator[str]:
-        """Yield the pools whose templates would not merge any more; missing templates are ignored."""
-        for pool in self._partners.templates.pools_of(changed.metadata.name):
-            found = [
-                template.planned
-                for name in pool.spec.common_group_templates
-                if (template := changed if name == changed.metadata.name else self._partners.templates.template(name))
-            ]
-            try:
-                merged_objects(found)
-            except TemplateInvalid as error:
-                yield f"Pool {quoted(pool.metadata.name)} would break: {error}"
-
-    def _check_on_cluster(self, user: UserInfo, rendered: Json, warnings: tuple[str, ...]) -> ReviewResponse:
-        cluster, name = self._partners.cluster, KindName.of(rendered["apiVersion"], rendered["kind"])
-        resource = cluster.served(rendered)
-        plural = resource.plural if resource else self._partners.settings.plural(*name)
-        if not cluster.may_create(user, name.group, plural):
-            return refused(
-                f"user {quoted(user.username)} may not create {name} in all namespaces; the author of a template "
-                "needs that right, because GKM creates its objects in every namespace"
-            )
-        if resource is not None and not resource.namespaced:
-            return refused(f"{name} is cluster-scoped; a template makes an object in the namespace of its group")
-        try:
-            untried = cluster.dry_run(resource, rendered) if resource else f"{name} is not installed in this version"
-        except ObjectRefused as error:
-            if not error.incomplete:
-                return refused(f"with sample values, the API server refuses the object: {error}")
-            untried = f"it lacks fields, which other templates of its pools must add: {error}"
-        if untried:
-            warnings = (*warnings, f"the template was not checked against its schema: {untried}")
-        return warned(*warnings)
+            yield f"Pool {quoted(pool.metadata.name)} would break: {error}"
 
 
-class TemplateDeletion:
-    """Refuses the deletion of a GroupTemplate that a Pool names."""
-
-    def __init__(self, templates: ObservedTemplates) -> None:
-        self._templates = templates
-
-    def decide(self, request: DomainRequest[ReviewedIdentity]) -> ReviewResponse:
-        """Return the admission response for the deletion; raise ViewUnavailable if the Pools cannot be read."""
-        metadata = request.object.metadata
-        pools = sorted(pool.metadata.name for pool in self._templates.pools_of(metadata.name))
-        if metadata.terminating or not pools:
-            return ADMITTED
+def _check_template(partners: Partners, user: UserInfo, rendered: Json, warnings: tuple[str, ...]) -> ReviewResponse:
+    """Return the response after the checks of a template's object that only the API server can make."""
+    cluster, name = partners.cluster, KindName.of(rendered["apiVersion"], rendered["kind"])
+    resource = cluster.served(rendered)
+    plural = resource.plural if resource else partners.settings.plural(*name)
+    if not cluster.may_create(user, name.group, plural):
         return refused(
-            f"GroupTemplate {quoted(metadata.name)} is in use by Pools: {listed(pools, _SHOWN_POOLS)}; remove it from "
-            "their spec.commonGroupTemplates first"
+            f"user {quoted(user.username)} may not create {name} in all namespaces; the author of a template "
+            "needs that right, because GKM creates its objects in every namespace"
         )
+    if resource is not None and not resource.namespaced:
+        return refused(f"{name} is cluster-scoped; a template makes an object in the namespace of its group")
+    try:
+        untried = cluster.dry_run(resource, rendered) if resource else f"{name} is not installed in this version"
+    except ObjectRefused as error:
+        if not error.incomplete:
+            return refused(f"with sample values, the API server refuses the object: {error}")
+        untried = f"it lacks fields, which other templates of its pools must add: {error}"
+    if untried:
+        warnings = (*warnings, f"the template was not checked against its schema: {untried}")
+    return warned(*warnings)
 
 
-class PoolReview:
-    """Decides about new and changed Pools: renders and checks the objects of their templates."""
+def review_deletion(_view: object, request: DomainRequest[ReviewedIdentity], *, partners: Partners) -> ReviewResponse:
+    """Refuse the deletion of a GroupTemplate that a Pool names; raise ViewUnavailable if the Pools cannot be read."""
+    metadata = request.object.metadata
+    pools = sorted(pool.metadata.name for pool in partners.templates.pools_of(metadata.name))
+    if metadata.terminating or not pools:
+        return ADMITTED
+    return refused(
+        f"GroupTemplate {quoted(metadata.name)} is in use by Pools: {listed(pools, _SHOWN_POOLS)}; remove it from "
+        "their spec.commonGroupTemplates first"
+    )
 
-    def __init__(self, partners: Partners, clock: Callable[[], float] = time.monotonic) -> None:
-        self._partners = partners
-        self._clock = clock
 
-    def decide(self, request: DomainRequest[ReviewedPool]) -> ReviewResponse:
-        """Return the admission response for a Pool; raise ViewUnavailable if the cluster cannot be read."""
-        pool, until = request.object, self._clock() + DRY_RUN_SECONDS
+def review_pool(
+    _view: object,
+    request: DomainRequest[ReviewedPool],
+    *,
+    partners: Partners,
+    clock: Callable[[], float] = time.monotonic,
+) -> ReviewResponse:
+    """Return the admission response for a Pool; raise ViewUnavailable if the cluster cannot be read."""
+    until = clock() + DRY_RUN_SECONDS
+    try:
+        objects = merged_objects(templates_of(request.object, partners.templates))
+        if problems := [error for each in objects for error in check(each, partners.settings).errors]:
+            return refused(*problems)
+        rendered = sample_objects(objects, partners.settings, partners.renderer)
+    except TemplateInvalid as error:
+        return refused(str(error))
+    problems, warnings = [], []
+    for each in rendered:
+        name = f"{each['kind']} {quoted(each['metadata']['name'])}"
+        if clock() > until:
+            warnings.append(f"{name} and the objects after it were not checked: the API server takes too long")
+            break
+        resource = partners.cluster.served(each)
         try:
-            objects = merged_objects(templates_of(pool, self._partners.templates))
-            if problems := [error for each in objects for error in check(each, self._partners.settings).errors]:
-                return refused(*problems)
-            rendered = sample_objects(objects, self._partners.settings, self._partners.renderer)
-        except TemplateInvalid as error:
-            return refused(str(error))
-        return self._check_on_cluster(rendered, until)
-
-    def _check_on_cluster(self, rendered: Sequence[Json], until: float) -> ReviewResponse:
-        problems, warnings = [], []
-        for each in rendered:
-            name = f"{each['kind']} {quoted(each['metadata']['name'])}"
-            if self._clock() > until:
-                warnings.append(f"{name} and the objects after it were not checked: the API server takes too long")
-                break
-            resource = self._partners.cluster.served(each)
-            try:
-                untried = self._partners.cluster.dry_run(resource, each) if resource else "its kind is not installed"
-            except ObjectRefused as error:
-                problems.append(f"with sample values, the API server refuses {name}: {error}")
-                continue
-            if untried:
-                warnings.append(f"{name} was not checked against its schema: {untried}")
-        return refused(*problems) if problems else warned(*warnings)
+            untried = partners.cluster.dry_run(resource, each) if resource else "its kind is not installed"
+        except ObjectRefused as error:
+            problems.append(f"with sample values, the API server refuses {name}: {error}")
+            continue
+        if untried:
+            warnings.append(f"{name} was not checked against its schema: {untried}")
+    return refused(*problems) if problems else warned(*warnings)
 
 
 def templates_of(pool: ReviewedPool, templates: ObservedTemplates) -> list[PoolTemplate]:
@@ -182,26 +168,19 @@ def templates_of(pool: ReviewedPool, templates: ObservedTemplates) -> list[PoolT
     return [template.planned for _, template in found if template is not None]
 
 
-class TaskGroupReview:
-    """Decides about new TaskGroups: whether their objects can be rendered and created."""
-
-    def __init__(self, partners: Partners) -> None:
-        self._partners = partners
-
-    def decide(self, request: DomainRequest[ReviewedGroup]) -> ReviewResponse:
-        """Return the admission response for a TaskGroup; raise ViewUnavailable if the cluster cannot be read."""
-        group = request.object.group
-        if request.operation != "CREATE":
-            return ADMITTED
-        pool = self._partners.templates.pool(group.spec.pool)
-        if pool is None:
-            return refused(f"Pool {quoted(group.spec.pool)} does not exist, or is being deleted")
-        try:
-            templates = templates_of(pool, self._partners.templates)
-            planned_objects(group, templates, self._partners.settings, self._partners.renderer)
-        except TemplateInvalid as error:
-            return refused(str(error))
+def review_group(_view: object, request: DomainRequest[ReviewedGroup], *, partners: Partners) -> ReviewResponse:
+    """Refuse a new TaskGroup whose objects cannot be rendered; raise ViewUnavailable if the cluster cannot be read."""
+    group = request.object.group
+    if request.operation != "CREATE":
         return ADMITTED
+    pool = partners.templates.pool(group.spec.pool)
+    if pool is None:
+        return refused(f"Pool {quoted(group.spec.pool)} does not exist, or is being deleted")
+    try:
+        planned_objects(group, templates_of(pool, partners.templates), partners.settings, partners.renderer)
+    except TemplateInvalid as error:
+        return refused(str(error))
+    return ADMITTED
 
 
 class ReviewedTaskPod(Struct, frozen=True):
@@ -215,48 +194,47 @@ class ReviewedTaskPod(Struct, frozen=True):
         return (self.metadata.labels or {}).get(key, "")
 
 
-class TaskPodReview:
-    """Adds the claim of a TaskGroup's ComputeDomain to its pods: to GPU containers, or to the named container."""
+def review_task_pod(
+    view: ReviewView, request: DomainRequest[ReviewedTaskPod], *, gpus: GPURequests, planning: bool
+) -> ReviewResponse:
+    """Add the claim of a TaskGroup's ComputeDomain to its pod: to GPU containers, or to the named container.
 
-    def __init__(self, view: ReviewView, settings: Network, *, planning: bool) -> None:
-        """Create the decision; `planning` is whether the controllers plan TaskGroups."""
-        self._view = view
-        self._settings = settings
-        self._planning = planning
-        self._gpus = GPURequests(settings)
+    `planning` is whether the controllers plan TaskGroups.
 
-    def decide(self, request: DomainRequest[ReviewedTaskPod]) -> ReviewResponse:
-        """Return the admission response for a pod; raise ViewUnavailable if its TaskGroup cannot be read."""
-        pod = request.object
-        name = pod.label(GROUP_LABEL)
-        if request.operation != "CREATE" or not name:
-            return ADMITTED
-        group = self._view.object(TASK_GROUPS, request.namespace, name, GROUP_SECONDS)
-        if group is None:
-            return refused(f"TaskGroup {quoted(name)} does not exist here; create it before its pods")
-        if group.ended:
-            return refused(f"TaskGroup {quoted(name)} has ended, and its objects go: create another one")
-        if not group.planned:
-            then = "try again in a moment" if self._planning else "taskGroups.enabled is off in gkm-config"
-            return refused(f"the objects of TaskGroup {quoted(name)} are not planned yet; {then}")
-        return self._join(pod, request.namespace, group.claim_template) if group.claim_template else ADMITTED
+    Raises:
+        ViewUnavailable: the TaskGroup cannot be read.
+    """
+    pod = request.object
+    name = pod.label(GROUP_LABEL)
+    if request.operation != "CREATE" or not name:
+        return ADMITTED
+    group = view.object(TASK_GROUPS, request.namespace, name, GROUP_SECONDS)
+    if group is None:
+        return refused(f"TaskGroup {quoted(name)} does not exist here; create it before its pods")
+    if group.ended:
+        return refused(f"TaskGroup {quoted(name)} has ended, and its objects go: create another one")
+    if not group.planned:
+        then = "try again in a moment" if planning else "taskGroups.enabled is off in gkm-config"
+        return refused(f"the objects of TaskGroup {quoted(name)} are not planned yet; {then}")
+    if not group.claim_template:
+        return ADMITTED
+    return _join(pod, group.claim_template, view.device_classes(request.namespace, strict=True), gpus)
 
-    def _join(self, pod: ReviewedTaskPod, namespace: str, template: str) -> ReviewResponse:
-        unread: list[str] = []
-        classes = tolerant(self._view.device_classes(namespace, strict=True), unread)
-        container = pod.label(USER_CONTAINER_LABEL)
-        locations = _named(pod, container) if container else self._gpus.containers(pod.spec, classes)
-        if container and not locations:
-            return warned(
-                f"the pod has no container {quoted(container)}, so no container gets the claim {GROUP_CLAIM!r}"
-            )
-        if not locations:
-            return warned(*unread)
-        injection = inject_into(locations, pod.spec, ChannelClaim(GROUP_CLAIM, template), "/spec", classes)
-        if injection.skipped:
-            return warned(f"the pod does not join the ComputeDomain of its TaskGroup: {injection.skipped}")
-        placed = place(pod.spec, pod.label(GROUP_LABEL), "/spec", self._settings, GROUP_LABEL)
-        return ReviewResponse(allowed=True, warnings=tuple(unread), patch=(*injection.operations, *placed))
+
+def _join(pod: ReviewedTaskPod, template: str, device_classes: DeviceClasses, gpus: GPURequests) -> ReviewResponse:
+    unread: list[str] = []
+    classes = tolerant(device_classes, unread)
+    container = pod.label(USER_CONTAINER_LABEL)
+    locations = _named(pod, container) if container else gpus.containers(pod.spec, classes)
+    if container and not locations:
+        return warned(f"the pod has no container {quoted(container)}, so no container gets the claim {GROUP_CLAIM!r}")
+    if not locations:
+        return warned(*unread)
+    injection = inject_into(locations, pod.spec, ChannelClaim(GROUP_CLAIM, template), "/spec", classes)
+    if injection.skipped:
+        return warned(f"the pod does not join the ComputeDomain of its TaskGroup: {injection.skipped}")
+    placed = place(pod.spec, pod.label(GROUP_LABEL), "/spec", gpus.settings, GROUP_LABEL)
+    return ReviewResponse(allowed=True, warnings=tuple(unread), patch=(*injection.operations, *placed))
 
 
 def _named(pod: ReviewedTaskPod, name: str) -> list[ContainerLocation]:

@@ -1,10 +1,10 @@
 """The reviewers of GroupTemplates, Pools, TaskGroups and their pods by path, and the time that a decision may take."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from gkm.api.meta import GROUP
@@ -12,21 +12,22 @@ from gkm.api.network_settings import Network
 from gkm.templates.values import RenderingUnavailable
 from msgspec import structs
 
-from gkm_operator.admission.domains.cluster_view import ClusterView, ViewUnavailable
+from gkm_operator.admission.domains.cluster_view import ClusterView, ReviewView, ViewUnavailable
 from gkm_operator.admission.domains.requests import DomainRequest
 from gkm_operator.admission.domains.reviewer import ByteBudget, Decision, WorkloadReviewer
 from gkm_operator.admission.groups.cluster_view import Partners
 from gkm_operator.admission.groups.decisions import (
-    PoolReview,
     ReviewedTaskPod,
-    TaskGroupReview,
-    TaskPodReview,
-    TemplateDeletion,
-    TemplateReview,
+    review_deletion,
+    review_group,
+    review_pool,
+    review_task_pod,
+    review_template,
 )
 from gkm_operator.admission.groups.objects import ReviewedGroup, ReviewedIdentity, ReviewedPool, ReviewedTemplate
 from gkm_operator.admission.review import ReviewBusy, ReviewResponse
 from gkm_operator.admission.singleflight import NotInTime, Overloaded, SingleFlight
+from gkm_operator.mnnvl.gpu_requests import GPURequests
 
 T = TypeVar("T")
 
@@ -40,24 +41,17 @@ THREADS, WAITING = 8, 64
 """Number of concurrent decisions (one namespace or user gets a quarter), and of requests that wait for one."""
 
 
-class InTime(Generic[T]):
-    """Limits the time of decisions about admission requests; equal concurrent requests share one. Thread-safe."""
+def in_time(decision: Decision[T], flights: SingleFlight[ReviewResponse]) -> Decision[T]:
+    """Limit the time of a decision; equal concurrent requests share one.
 
-    def __init__(self, decision: Decision[T], flights: SingleFlight[ReviewResponse]) -> None:
-        self._decision = decision
-        self._flights = flights
+    The decision raises ViewUnavailable if it takes too long, and ReviewBusy if too many requests wait.
+    """
 
-    def decide(self, request: DomainRequest[T]) -> ReviewResponse:
-        """Return the admission response of the wrapped decision.
-
-        Raises:
-            ViewUnavailable: the decision takes too long, or the API server does not answer.
-            ReviewBusy: too many requests wait.
-        """
+    def decide(view: ReviewView, request: DomainRequest[T]) -> ReviewResponse:
         digest = hashlib.sha256(msgspec.json.encode(request)).digest()
         owner = request.namespace or request.user.username
         try:
-            return self._flights.run((type(self._decision), digest), (owner,), lambda: self._decision.decide(request))
+            return flights.run((decision, digest), (owner,), lambda: decision(view, request))
         except RenderingUnavailable as error:
             raise ViewUnavailable(str(error)) from error
         except NotInTime as error:
@@ -65,17 +59,17 @@ class InTime(Generic[T]):
         except Overloaded as error:
             raise ReviewBusy("too many templates, pools and task groups are under review at once") from error
 
+    return decide
 
-class SwitchedOff(Generic[T]):
-    """Wraps a decision while group templates are switched off: each admission gets a warning. Thread-safe."""
 
-    def __init__(self, decision: Decision[T]) -> None:
-        self._decision = decision
+def switched_off(decision: Decision[T]) -> Decision[T]:
+    """Add a warning to each admission by a decision, while group templates are switched off."""
 
-    def decide(self, request: DomainRequest[T]) -> ReviewResponse:
-        """Return the admission response with the warning; raises as the wrapped decision does."""
-        response = self._decision.decide(request)
+    def decide(view: ReviewView, request: DomainRequest[T]) -> ReviewResponse:
+        response = decision(view, request)
         return structs.replace(response, warnings=(*response.warnings, OFF)) if response.allowed else response
+
+    return decide
 
 
 def reviewers(
@@ -87,23 +81,23 @@ def reviewers(
     """
     flights: SingleFlight[ReviewResponse] = SingleFlight(THREADS, SECONDS, WAITING)
 
-    def reviewer(kind: str, object_type: type[T], decision: Decision[T]) -> WorkloadReviewer[T]:
-        in_time = InTime(decision, flights)
-        return WorkloadReviewer(GROUP, kind, object_type, lambda _view: in_time, view, budget)
+    enabled = partners.settings.enabled
 
-    def writing(kind: str, object_type: type[T], decision: Decision[T]) -> WorkloadReviewer[T]:
+    def reviewer(kind: str, object_type: type[T], decision: Callable[..., ReviewResponse]) -> WorkloadReviewer[T]:
+        decide: Decision[T] = in_time(partial(decision, partners=partners), flights)
+        return WorkloadReviewer(GROUP, kind, object_type, decide, view, budget)
+
+    def writing(kind: str, object_type: type[T], decision: Callable[..., ReviewResponse]) -> WorkloadReviewer[T]:
         made = reviewer(kind, object_type, decision)
-        if partners.settings.enabled:
-            return made
-        return replace(made, decision=lambda view: SwitchedOff(made.decision(view)))
+        return made if enabled else replace(made, decision=switched_off(made.decision))
 
-    deletion = reviewer("GroupTemplate", ReviewedIdentity, TemplateDeletion(partners.templates))
-    groups = writing("TaskGroup", ReviewedGroup, TaskGroupReview(partners))
-    pods = partial(TaskPodReview, settings=network, planning=partners.settings.enabled)
+    deletion = reviewer("GroupTemplate", ReviewedIdentity, review_deletion)
+    groups = writing("TaskGroup", ReviewedGroup, review_group)
+    pods = partial(review_task_pod, gpus=GPURequests(network), planning=enabled)
     return {
-        "/grouptemplates": writing("GroupTemplate", ReviewedTemplate, TemplateReview(partners)),
+        "/grouptemplates": writing("GroupTemplate", ReviewedTemplate, review_template),
         "/grouptemplates/delete": replace(deletion, operations=frozenset({"DELETE"})),
-        "/pools": writing("Pool", ReviewedPool, PoolReview(partners)),
+        "/pools": writing("Pool", ReviewedPool, review_pool),
         # The controllers check a group again, so that an outage of GKM stops no workflow.
         "/taskgroups": replace(groups, lenient=True),
         "/taskgroups/pods": WorkloadReviewer("", "Pod", ReviewedTaskPod, pods, view, budget, lenient=True),

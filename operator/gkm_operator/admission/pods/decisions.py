@@ -141,7 +141,7 @@ class PodCacheReview:
     node_labels: bool
     delivery: Callable[[], Delivery | None] = lambda: "csi"
 
-    def decide(self, request: DomainRequest[CachePod]) -> ReviewResponse:
+    def decide(self, _view: object, request: DomainRequest[CachePod]) -> ReviewResponse:
         """Return the admission response for a pod: it always admits, with a patch if the pod names caches."""
         pod, metadata = request.object, request.object.metadata
         default = "" if wishes.has_label(metadata) else self.caches.default(request.namespace)

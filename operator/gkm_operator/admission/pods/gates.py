@@ -6,7 +6,6 @@ itself on which node it starts gets no gate.
 
 from typing import Annotated
 
-from gkm.api.config import Config
 from gkm.api.pod_specs import PodSpec
 from gkm.api.runs import GATE, RUN_LABEL
 from msgspec import Meta, Struct
@@ -54,20 +53,18 @@ class GatedPod(Struct, frozen=True):
     spec: GatedSpec = GatedSpec()
 
 
-class GateReview:
-    """Adds a scheduling gate to pods of a Run if `packing.podGates`. A pod with any claim may use GPUs."""
+def review_gated_pod(
+    _view: object, request: DomainRequest[GatedPod], *, gpus: GPURequests, enabled: bool
+) -> ReviewResponse:
+    """Add the scheduling gate to a pod of a Run if `packing.podGates` is `enabled`; always admit.
 
-    def __init__(self, config: Config) -> None:
-        self._enabled = config.packing.pod_gates
-        self._gpus = GPURequests(config.network)
-
-    def decide(self, request: DomainRequest[GatedPod]) -> ReviewResponse:
-        """Return the admission response for a pod: it always admits, with a patch if the pod must wait for a plan."""
-        spec, labels = request.object.spec, request.object.metadata.labels or {}
-        if not self._enabled or request.operation != "CREATE" or not labels.get(RUN_LABEL) or spec.names_nodes:
-            return ADMITTED
-        gates = spec.scheduling_gates
-        if any(gate.name == GATE for gate in gates or ()) or not (spec.claims or self._gpus.any(spec)):
-            return ADMITTED
-        patch = append_entries("/spec/schedulingGates", [{"name": GATE}], exists=gates is not None)
-        return ReviewResponse(allowed=True, patch=tuple(patch))
+    A pod with any claim may use GPUs.
+    """
+    spec, labels = request.object.spec, request.object.metadata.labels or {}
+    if not enabled or request.operation != "CREATE" or not labels.get(RUN_LABEL) or spec.names_nodes:
+        return ADMITTED
+    gates = spec.scheduling_gates
+    if any(gate.name == GATE for gate in gates or ()) or not (spec.claims or gpus.any(spec)):
+        return ADMITTED
+    patch = append_entries("/spec/schedulingGates", [{"name": GATE}], exists=gates is not None)
+    return ReviewResponse(allowed=True, patch=tuple(patch))

@@ -5,19 +5,22 @@ While taskGroups.enabled is off, whoever writes a template, a pool or a group le
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from threading import Event
 
 import pytest
 from gkm.api.task_group_settings import TaskGroups
 from gkm.templates.rendering.process import RenderingProcess
 from gkm.templates.values import RenderingUnavailable
-from gkm_operator.admission.domains.cluster_view import ViewUnavailable
+from gkm_operator.admission.domains.cluster_view import ClusterView, ReviewView, ViewUnavailable
 from gkm_operator.admission.domains.requests import DomainRequest, UserInfo
+from gkm_operator.admission.domains.reviewer import Decision
 from gkm_operator.admission.groups.objects import ClusterWideMetadata, ReviewedIdentity
-from gkm_operator.admission.groups.reviewer import InTime
+from gkm_operator.admission.groups.reviewer import in_time
 from gkm_operator.admission.review import ADMITTED, ReviewBusy, ReviewResponse
 from gkm_operator.admission.singleflight import SingleFlight
 from support.host.waiting import scaled, until
+from support.kube.fake_api import FakeApi
 from support.operator.group_templates import GroupTemplates, Json, group, pool, template
 
 Reviewed = DomainRequest[ReviewedIdentity]
@@ -33,7 +36,7 @@ class Scripted:
         self.begun: list[str] = []
         self.go_on = Event()
 
-    def decide(self, request: Reviewed) -> ReviewResponse:
+    def decide(self, _view: object, request: Reviewed) -> ReviewResponse:
         self.begun.append(request.object.metadata.name)
         assert self.go_on.wait(scaled(30))
         return self.answer()
@@ -43,18 +46,31 @@ def about(name: str, user: str = "a") -> Reviewed:
     return DomainRequest("CREATE", "", ReviewedIdentity(ClusterWideMetadata(name)), user=UserInfo(user))
 
 
-def bounded(scripted: Scripted, seconds: float = 30.0, threads: int = 8, waiting: int = 8) -> InTime[ReviewedIdentity]:
-    return InTime(scripted, SingleFlight(threads, seconds, waiting))
+@dataclass
+class Bounded:
+    """A decision in time, and its flights."""
+
+    flights: SingleFlight[ReviewResponse]
+    decision: Decision[ReviewedIdentity]
+
+    def decide(self, request: Reviewed) -> ReviewResponse:
+        api = FakeApi()
+        return self.decision(ReviewView(ClusterView(api, api, "gkm-system")), request)
+
+
+def bounded(scripted: Scripted, seconds: float = 30.0, threads: int = 8, waiting: int = 8) -> Bounded:
+    flights: SingleFlight[ReviewResponse] = SingleFlight(threads, seconds, waiting)
+    return Bounded(flights, in_time(scripted.decide, flights))
 
 
 def test_equal_requests_are_decided_once() -> None:
     scripted = Scripted()
-    in_time = bounded(scripted, waiting=32)
+    made = bounded(scripted, waiting=32)
     with ThreadPoolExecutor(8) as pool:
-        same = [pool.submit(in_time.decide, about("x")) for _ in range(4)]
-        other = pool.submit(in_time.decide, about("x", "b"))
-        until(lambda: len(scripted.begun) == 2 and len(in_time._flights._callers._taken) == 2, "both to begin")
-        until(lambda: in_time._flights._callers._free == 32 - 5, "all to wait")
+        same = [pool.submit(made.decide, about("x")) for _ in range(4)]
+        other = pool.submit(made.decide, about("x", "b"))
+        until(lambda: len(scripted.begun) == 2 and len(made.flights._callers._taken) == 2, "both to begin")
+        until(lambda: made.flights._callers._free == 32 - 5, "all to wait")
         scripted.go_on.set()
         assert {each.result(scaled(30)) for each in [*same, other]} == {ADMITTED}
     assert scripted.begun == ["x", "x"]
@@ -69,12 +85,12 @@ def test_a_decision_that_hangs_ends_for_its_caller() -> None:
 
 def test_a_crowd_is_sent_away() -> None:
     scripted = Scripted()
-    in_time = bounded(scripted, waiting=2)
+    made = bounded(scripted, waiting=2)
     with ThreadPoolExecutor(1) as pool:
-        first = pool.submit(in_time.decide, about("x"))
+        first = pool.submit(made.decide, about("x"))
         until(lambda: scripted.begun, "the first to begin")
         with pytest.raises(ReviewBusy, match="at once"):
-            in_time.decide(about("y"))
+            made.decide(about("y"))
         scripted.go_on.set()
         assert first.result(scaled(30)) == ADMITTED
 

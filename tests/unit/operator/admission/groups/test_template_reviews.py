@@ -1,5 +1,7 @@
 """Reviews of GroupTemplates and Pools: what is refused, what is warned of, and who may write them."""
 
+from functools import partial
+
 import pytest
 from gkm.api.task_group_settings import AllowedKind, TaskGroups
 from gkm.api.task_groups import MAX_TEMPLATE_BYTES, MAX_TEMPLATES
@@ -7,7 +9,7 @@ from gkm.kube.errors import ApiError
 from gkm.kube.resources import Resource
 from gkm.templates.rendering.process import RenderingProcess
 from gkm_operator.admission.groups.cluster_view import Partners
-from gkm_operator.admission.groups.decisions import DRY_RUN_SECONDS, PoolReview
+from gkm_operator.admission.groups.decisions import DRY_RUN_SECONDS, review_pool
 from support.grove.tables import table
 from support.operator.group_templates import (
     DOMAIN,
@@ -357,7 +359,7 @@ def test_no_dry_run_begins_late(site: GroupTemplates) -> None:
         path.group,
         path.kind,
         path.type,
-        lambda _: PoolReview(partners, lambda: next(clock)),
+        partial(review_pool, partners=partners, clock=lambda: next(clock)),
         path.cluster,
         path.budget,
     )
