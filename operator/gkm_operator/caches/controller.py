@@ -98,7 +98,6 @@ class CachesController(Controller):
         instance: str = "",
         namespace: str = DEFAULT_NAMESPACE,
         schedule: RecheckSchedule = RecheckSchedule(),  # noqa: B008 -- a frozen value
-        now: Callable[[], str] = timestamp,
         informers: Informers | None = None,
         further: Callable[[Cache], Sequence[ConditionValue]] = lambda _cache: (),
         delivery: Literal["csi", "image", "auto"] = "csi",
@@ -106,7 +105,6 @@ class CachesController(Controller):
         super().__init__("caches")
         self._api = api
         self._status_interval = status_interval or StatusInterval()
-        self._now = now
         self._further = further
         self._recorder = Recorder(api, "gkm.io/caches", instance or FIELD_MANAGER)
         self._event_budget = EventBudget()
@@ -166,7 +164,7 @@ class CachesController(Controller):
 
         Schedules the rechecks here: for a replica that waited for days as a follower, all of them would be due at once.
         """
-        now = datetime.fromisoformat(self._now())
+        now = datetime.fromisoformat(timestamp())
         # Before the caches are read: an earlier change applies to all of them, and a later one enqueues its cache. A
         # follower does not enqueue: each of 10,000 reports in a list is a change of 20 caches.
         self._leads = True
@@ -199,7 +197,7 @@ class CachesController(Controller):
         by_image = delivery == "image"
         summary = self._image_pods.summary(cache) if by_image else self.node_watcher.fleet.summary(key, digest)
         opened, pause = self._rollout(key, cache, digest, summary.total)
-        now = self._now()
+        now = timestamp()
         new = status.desired_status(
             cache, outcome, summary, now, rollout=opened, further=self._further(cache), delivery=delivery
         )

@@ -25,7 +25,6 @@ from gkm.api.topology_status import (
     parse_status,
 )
 from gkm.hoststate.logs import fields
-from gkm.hoststate.pacing import Clock
 from gkm.kube.api import Api
 from gkm.kube.events import EventBody, Recorder, Regarding
 from gkm.kube.resources import CONFIGMAPS
@@ -113,20 +112,17 @@ class TopologyReport:
         namespace: str,
         instance: str,
         overview: Overview,
-        *,
-        clock: Clock = time.monotonic,
-        now: Callable[[], str] = timestamp,
     ) -> None:
         self._api = api
         self._namespace = namespace
         self._recorder = Recorder(api, REPORTER, instance)
         self._overview = overview
-        self._clock = clock
-        self._now = now
         self._conditions: dict[str, Condition] | None = None
         self._announced: dict[str, tuple[str, str | None]] = {}
-        self._written = LastWrite[str](clock)
-        self._next = clock()
+        self._written = LastWrite[str]()
+        self._clock = time.monotonic
+        self._now: Callable[[], str] = timestamp
+        self._next = time.monotonic()
 
     def write(self) -> float | None:
         """Write the ConfigMap `gkm-topology` if it has changed, or was written REPEAT_SECONDS ago, and a write is due.

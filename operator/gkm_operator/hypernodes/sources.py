@@ -6,7 +6,7 @@ A provider that fails keeps its last placements.
 import logging
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from threading import Lock
 from typing import Protocol
 
@@ -122,9 +122,7 @@ class ProviderSource:
     An unusable ProviderTree changes only the report; the placements stay.
     """
 
-    def __init__(
-        self, name: str, watcher: TopologyWatcher, levels: Sequence[str], *, now: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, name: str, watcher: TopologyWatcher, levels: Sequence[str]) -> None:
         self.name = name
         self.placements: Placements | None = None
         self.names: frozenset[str] = frozenset()
@@ -133,7 +131,7 @@ class ProviderSource:
         """Why the tree of the present revision does not count, as a predicate."""
         self._watcher = watcher
         self._levels = levels
-        self._now = now
+        self._now = time.time
         self._read: tuple[str, int, str] | None = None
         self._heartbeat, self._observed = LastChange(), LastChange()
 

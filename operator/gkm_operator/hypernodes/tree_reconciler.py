@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 
 from gkm.api.topology_settings import Topology
 from gkm.hoststate.logs import fields
-from gkm.hoststate.pacing import Clock
 from gkm.topology.hypernodes import HyperNode
 from gkm.topology.nodes import Node
 from gkm.topology.trees.guard import GuardState, Places, judge, places_of_hypernodes, places_of_labels, places_of_tree
@@ -75,15 +74,13 @@ class TreeState:
 class TreeReconciler:
     """Builds the tree from all sources, and approves it by the guard. One thread writes; others may read `state`."""
 
-    def __init__(
-        self, watcher: TopologyWatcher, sources: Sequence[Source], settings: Topology, *, clock: Clock = time.monotonic
-    ) -> None:
+    def __init__(self, watcher: TopologyWatcher, sources: Sequence[Source], settings: Topology) -> None:
         self.state = TreeState()
         self.on_approved: Callable[[], None] = lambda: None
         self._watcher = watcher
         self._sources = sources
+        self._clock = time.monotonic
         self._settings = settings
-        self._clock = clock
 
     @property
     def approved(self) -> DesiredTrees | None:

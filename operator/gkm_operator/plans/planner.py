@@ -7,7 +7,7 @@ of a new search.
 
 import logging
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 
 from gkm.api.topology_settings import Packing
@@ -55,18 +55,17 @@ class NewPlan:
 class Planner:
     """Plans single Runs. Only the planning thread may use it. `index` knows the highest plan number of each Run."""
 
-    def __init__(self, index: PlanIndex, settings: Packing, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, index: PlanIndex, settings: Packing) -> None:
         self.refusals = RefusalCache()
         self._index = index
         self._settings = settings
-        self._clock = clock
 
     def plan(self, case: RunAssessment, capacity: FreeCapacity, snapshot: ClusterSnapshot) -> NewPlan | PlanningResult:
         """Return a new plan for a Run, its current plan if a new one would be equal, or a refusal."""
         if case.decision.action is RunAction.FOLLOW:
             return self._follow(case, capacity, snapshot)
         cached, state = self.refusals.get(case.uid), _state_key(capacity, snapshot)
-        if cached is not None and self._clock() >= cached.until:
+        if cached is not None and time.monotonic() >= cached.until:
             self.refusals.remove(case.uid)
             cached = None
         if cached is not None and (cached.request, cached.state) == (_request_key(case), state):
@@ -84,10 +83,10 @@ class Planner:
     def _plan(
         self, case: RunAssessment, free: FreeGpus, request: Request, snapshot: ClusterSnapshot, state: Hashable
     ) -> NewPlan | PlanningResult | Unfit:
-        began = self._clock()
+        began = time.monotonic()
         former = _former(case)
         found = find_plan(free, request, former.groups if former else ())
-        metrics.PLAN_SECONDS.observe(self._clock() - began)
+        metrics.PLAN_SECONDS.observe(time.monotonic() - began)
         if isinstance(found, Refusal):
             return unfit(found, free.usable, snapshot.nodes.survey, case.run.spec.flavor)
         if isinstance(found, Unfit):
@@ -140,7 +139,7 @@ class Planner:
     def not_created(self, case: RunAssessment, new: NewPlan, error: str) -> PlanningResult:
         """Record that the API server refused a new plan; the Run is planned again after RETRY_SECONDS."""
         refusal = Unfit(PlanReason.NOT_WRITTEN, f"the API server does not take plan {new.draft.counts.name}: {error}")
-        until = self._clock() + RETRY_SECONDS
+        until = time.monotonic() + RETRY_SECONDS
         return self._refuse(case, refusal, new.state, new.free.version, result="failed", until=until)
 
     def failed(self, case: RunAssessment, capacity: FreeCapacity, snapshot: ClusterSnapshot) -> PlanningResult:
@@ -160,7 +159,7 @@ class Planner:
         if cached is None or isinstance(request, Unfit) or case.demand is None:
             return None
         free = self._free(case, _former(case), capacity)
-        cached.fixed, cached.fixed_at = cached.version, self._clock()
+        cached.fixed, cached.fixed_at = cached.version, time.monotonic()
         if free is None or free.version != cached.version:
             return None
         from gkm.packing.fixes import changes  # noqa: PLC0415 - numpy is loaded with the first run

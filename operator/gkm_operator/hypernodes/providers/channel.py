@@ -6,14 +6,12 @@ last state when it can write: an API server that is away costs no memory and sto
 
 import time
 from collections import deque
-from collections.abc import Callable
 from threading import Condition
 
 import msgspec
 from gkm.api.meta import FALSE, timestamp
 from gkm.api.provider_trees import ACCEPTED, MAX_FAULTS, MAX_TEXT, ProviderTreeSpec, ProviderTreeStatus, SpecState
 from gkm.hoststate.escaping import escape
-from gkm.hoststate.pacing import Clock
 from gkm.topology.providers import Action, Event, ProviderStopped, Reply
 from msgspec import structs
 
@@ -34,16 +32,12 @@ class ProviderChannel:
     until the provider serves. Otherwise a provider that fails again and again would be Starting whenever it starts.
     """
 
-    def __init__(
-        self, earlier: ProviderTreeSpec, *, clock: Clock = time.monotonic, now: Callable[[], str] = timestamp
-    ) -> None:
+    def __init__(self, earlier: ProviderTreeSpec) -> None:
         self._unserved: SpecState = "Failed" if earlier.state == "Failed" else "Starting"
         self._cause = _cause(earlier)
         self._spec = structs.replace(
             earlier, state=self._unserved, reason=self._cause, faults=[], refused=0, refusal=""
         )
-        self._clock = clock
-        self._now = now
         self._set = HyperNodeSet()
         self._serves = False
         self._tree_changed = False
@@ -53,7 +47,7 @@ class ProviderChannel:
         self._replies: deque[Reply] = deque(maxlen=MAX_REPLIES)
         self._stopped = False
         self._condition = Condition()
-        self.heard_at = clock()
+        self.heard_at = time.monotonic()
         """When the last event that counts came."""
         self.version = 0
         """Grows with each change of what is to be written."""
@@ -118,7 +112,7 @@ class ProviderChannel:
                 self._fits = self._take_tree()
             if self._fits:
                 self._spec = structs.replace(self._spec, observed_time=self._observed)
-            return self.version, structs.replace(self._spec, heartbeat_time=self._now())
+            return self.version, structs.replace(self._spec, heartbeat_time=timestamp())
 
     def answer(self, status: ProviderTreeStatus) -> None:
         """Pass the controllers' status of the present revision to the provider as replies, once."""
@@ -144,7 +138,7 @@ class ProviderChannel:
     def _receive(self, event: Event) -> None:
         faults = [_text(fault) for fault in event.faults[:MAX_FAULTS]]
         if not self._serves and event.action is Action.UPDATE and not event.hypernodes:
-            self.heard_at = self._clock()
+            self.heard_at = time.monotonic()
             self._wait(faults[0] if faults else "", faults=faults)
             return
         try:
@@ -152,13 +146,13 @@ class ProviderChannel:
         except Refused as refused:
             self._refuse(refused.kind, refused.reply)
             if self._serves:
-                self.heard_at = self._clock()
+                self.heard_at = time.monotonic()
             return
-        self.heard_at = self._clock()
+        self.heard_at = time.monotonic()
         self._serves = True
         self._tree_changed |= bool(event.hypernodes) or event.action is Action.SNAPSHOT
         # The time alone is written with the next heartbeat.
-        self._observed = self._now()
+        self._observed = timestamp()
         self._unserved, self._cause = "Starting", ""
         self._change(state="Serving", reason="", faults=faults)
 

@@ -24,7 +24,7 @@ from gkm.api.crds import LABELS
 from gkm.api.meta import API_VERSION
 from gkm.api.provider_trees import MAX_SECONDS, ProviderTree, ProviderTreeSpec, ProviderTreeStatus
 from gkm.hoststate.logs import fields
-from gkm.hoststate.pacing import Backoff, Clock
+from gkm.hoststate.pacing import Backoff
 from gkm.kube.api import Api
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import PROVIDER_TREES
@@ -139,7 +139,6 @@ class ProviderRunner:
         sources: ClusterSources,
         stale: float | None = None,
         pace: RunnerPace = RunnerPace(),
-        clock: Clock = time.monotonic,
     ) -> None:
         self._name = name
         self._make = make
@@ -149,21 +148,20 @@ class ProviderRunner:
         self._sources = sources
         self._stale = stale
         self._pace = pace
-        self._clock = clock
         self._provider: Provider | None = None
         self._failure = ""
         self._stopping = Flag()
         self._written_version = -1
-        self._next_write = self._next_heartbeat = self._next_check = clock()
+        self._next_write = self._next_heartbeat = self._next_check = time.monotonic()
         self._write_failures = 0
-        self._ticked_at = clock()
+        self._ticked_at = time.monotonic()
         self.has_written = False
         """Whether the object shows this process."""
 
     @property
     def is_alive(self) -> bool:
         """Return whether the thread that writes the ProviderTree is alive."""
-        return self._clock() - self._ticked_at < HANGS_SECONDS
+        return time.monotonic() - self._ticked_at < HANGS_SECONDS
 
     def run(self, stop: Flag) -> int:
         """Run the provider until `stop` or its failure; return the exit code of the process.
@@ -203,7 +201,7 @@ class ProviderRunner:
                 if self._stopping.wait(self._pace.poll):
                     return
             self._channel.waits("")
-            self._channel.heard_at = self._clock()
+            self._channel.heard_at = time.monotonic()
             provider = self._make()
             stale = float(getattr(provider, "stale_seconds", 0.0)) if self._stale is None else self._stale
             self._stale = max(stale, 0.0)
@@ -214,7 +212,7 @@ class ProviderRunner:
             self.fail(error)
 
     def _tick(self) -> None:
-        now = self._ticked_at = self._clock()
+        now = self._ticked_at = time.monotonic()
         if self._provider is not None:
             if now >= self._next_check:
                 self._sources.check()
@@ -278,7 +276,7 @@ class ProviderRunner:
     def _write_last(self) -> None:
         """Write the end, so that a person reads it; a few times, for kubelet kills soon."""
         for _ in range(_LAST_WRITES):
-            self._write(self._clock())
+            self._write(time.monotonic())
             if not self._write_failures:
                 return
             time.sleep(_LAST_PAUSE_SECONDS)

@@ -15,7 +15,6 @@ from typing import Any
 from gkm.api.hypernodes import HyperNodeObject, HyperNodeSpec
 from gkm.api.topology_status import TopologyReason
 from gkm.hoststate.logs import fields
-from gkm.hoststate.pacing import Clock
 from gkm.kube.api import Api, ListSelector
 from gkm.kube.errors import NO_RESPONSE, ApiError
 from gkm.kube.resources import HYPERNODES
@@ -126,7 +125,6 @@ class HyperNodeWriter:
         levels: Iterable[str],
         *,
         pace: Callable[[], bool],
-        clock: Clock = time.monotonic,
     ) -> None:
         self.conflicts: tuple[Conflict, ...] = ()
         self.yielding: tuple[str, ...] = ()
@@ -134,12 +132,12 @@ class HyperNodeWriter:
         self.others: Mapping[str, int] = {}
         """The number of HyperNodes of each other source; the source "" has no label."""
         self.quiet_until = 0.0
-        """No request is sent before this time of `clock`: one of an earlier leader could still arrive."""
+        """No request is sent before this monotonic time: one of an earlier leader could still arrive."""
         self._api = api
         self._watcher = watcher
         self._levels = list(levels)
         self._pace = pace
-        self._clock = clock
+        self._clock = time.monotonic
         self._refused: dict[str, _Refusal] = {}
         self._own = OwnWrites()
         self._names: AbstractSet[str] = frozenset()

@@ -4,7 +4,7 @@ The pod of a provider passes refused HyperNodes on as replies. It is written onl
 repeated, and follows from the state alone.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -37,7 +37,6 @@ class ProviderReplies:
     watcher: TopologyWatcher
     sources: Sequence[ProviderSource]
     hashed: bool
-    now: Callable[[], str] = timestamp
     _refused: Mapping[str, str] = field(default_factory=dict)
     """The errors of the API server about HyperNodes, by the names that providers gave to their domains."""
 
@@ -80,7 +79,7 @@ class ProviderReplies:
     ) -> ProviderTreeStatus:
         reason, message = verdict
         status = TRUE if reason is TreeReason.ACCEPTED else FALSE
-        condition = Condition(ACCEPTED, status, reason, message, self.now())
+        condition = Condition(ACCEPTED, status, reason, message, timestamp())
         conditions = with_condition(found.status.conditions, condition)
         return ProviderTreeStatus(revision, [*_entries(refused.items())], conditions)
 
