@@ -38,7 +38,6 @@ from gkm_operator.pods import PODS
 _LOG = logging.getLogger(__name__)
 
 BACKOFF = Backoff(0.5, 15.0)
-_FORBIDDEN = 403
 
 CHECK_SECONDS = 60.0
 TASK: Final = "installation"
@@ -126,7 +125,7 @@ def check(api: Api, lease: tuple[str, str]) -> None:
         next(iter(api.list_pages(AGENT_SETS, agent_set(lease[0]), limit=1)))
         _read(api, lease)
     except ApiError as error:
-        if error.status == _FORBIDDEN:
+        if error.forbidden:
             raise RightsMissing(f"{error.message}: {RESTORE_RIGHTS}; bind it to this account") from error
         raise
 
@@ -142,7 +141,7 @@ def check_mnnvl(api: Api) -> None:
     try:
         missing = presence.missing_kind(api)
     except ApiError as error:
-        if error.status == _FORBIDDEN:
+        if error.forbidden:
             raise RightsMissing(f"{error.message}: {install(Feature.DOMAINS)}, which has the rule") from error
         raise
     if missing:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 from gkm.kube.api import Api, ListPage, ListSelector
-from gkm.kube.errors import FORBIDDEN, ApiError
+from gkm.kube.errors import ApiError
 from gkm.kube.resources import Resource
 
 from gkm_cli.output import CommandFailed
@@ -98,7 +98,7 @@ def unreadable(verb: str, resource: Resource[Any], name: str, namespace: str, er
     """Return the failure to read an object, or objects, for an error of the API server."""
     group, separator, _ = resource.api_version.partition("/")
     what = resource.plural + (f".{group}" if separator else "") + (f"/{name}" if name else "")
-    if error.status != FORBIDDEN:
+    if not error.forbidden:
         return Unreadable(f"cannot {verb} {what}: {error.message}", "run the command again when the API server is well")
     where = f" in the namespace {namespace}" if namespace else " in all namespaces" if resource.namespaced else ""
     return Unreadable(f"missing right: {verb} {what}{where}", RIGHTS_HINT)

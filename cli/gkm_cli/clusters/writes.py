@@ -8,7 +8,7 @@ from typing import Any
 
 from gkm.api.meta import ObjectMeta
 from gkm.kube.api import Api
-from gkm.kube.errors import FORBIDDEN, ApiError
+from gkm.kube.errors import ApiError
 from gkm.kube.resources import Resource
 
 from gkm_cli.output import CommandFailed
@@ -48,7 +48,7 @@ def _why(error: ApiError) -> str:
         return "it has changed since this command read it; run the command again"
     if error.not_found:
         return "it was deleted meanwhile"
-    if error.status == FORBIDDEN:
+    if error.forbidden:
         role = "gkm-edit, or gkm-cluster-edit for a ClusterGKMCache"
         return f"{error.message}; if you lack the right, ask an administrator to bind the ClusterRole {role}"
     return f"{error.message}; run the command again when the API server is well"

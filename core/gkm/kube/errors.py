@@ -7,7 +7,7 @@ from msgspec import DecodeError, Struct, json
 NO_RESPONSE = 0
 """The status of an error without a response: connection refused, timeout, broken TLS."""
 
-UNAUTHORIZED, FORBIDDEN = 401, 403
+UNAUTHORIZED = 401
 
 UNREADABLE = "Unreadable"
 """The reason that GKM gives to a response that cannot be decoded."""
@@ -18,7 +18,7 @@ MAX_RETRY_AFTER_SECONDS = 60.0
 UNDECODABLE = (DecodeError, UnicodeDecodeError, RecursionError)
 """msgspec's errors for bytes that are no JSON of a type; JSON that is nested too deeply raises RecursionError."""
 
-_NOT_FOUND, _CONFLICT, _GONE = 404, 409, 410
+_FORBIDDEN, _NOT_FOUND, _CONFLICT, _GONE, _INVALID = 403, 404, 409, 410, 422
 _TOO_MANY_REQUESTS = 429
 _MAX_MESSAGE = 1000
 
@@ -63,6 +63,16 @@ class ApiError(Exception):
     def not_found(self) -> bool:
         """Return whether the object or its kind does not exist (404)."""
         return self.status == _NOT_FOUND
+
+    @property
+    def forbidden(self) -> bool:
+        """Return whether a right is missing, or a quota or a policy refuses the object (403)."""
+        return self.status == _FORBIDDEN
+
+    @property
+    def refused(self) -> bool:
+        """Return whether a quota, a policy, a missing right or a rule of its kind refuses the object (403, 422)."""
+        return self.forbidden or self.status == _INVALID
 
     @property
     def conflict(self) -> bool:

@@ -7,7 +7,7 @@ from msgspec import Struct, field
 
 from gkm.api.errors import GKMError, Reason
 from gkm.kube.api import Api
-from gkm.kube.errors import FORBIDDEN, ApiError
+from gkm.kube.errors import ApiError
 from gkm.kube.resources import Resource
 
 DEFAULT_NAMESPACE = "gkm-system"
@@ -46,7 +46,7 @@ class KubeSecrets:
         except ApiError as error:
             if error.not_found:
                 raise secret_missing(namespace, name) from error
-            if error.status == FORBIDDEN:
+            if error.forbidden:
                 raise GKMError(
                     Reason.UNAUTHORIZED,
                     f"GKM may not read Secret {namespace}/{name}",

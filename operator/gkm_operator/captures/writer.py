@@ -20,7 +20,6 @@ from gkm_operator.captures.retention import RetentionVerdict
 FIELD_MANAGER = "gkm-operator"
 REGISTER, END = "Register", "End"
 REGISTERED, NOT_REGISTERED, ENDED = "Registered", "NotRegistered", "Ended"
-_FORBIDDEN, _INVALID = 403, 422
 _RECENT = timedelta(minutes=2)
 
 
@@ -58,7 +57,7 @@ class CaptureWriter:
         try:
             self._api.create(_resource(cluster=cluster), cache_object(announced, generation, cluster=cluster))
         except ApiError as error:
-            if error.status in (_FORBIDDEN, _INVALID):
+            if error.refused:
                 raise GKMError(Reason.NOT_ALLOWED, f"the API server refuses the cache: {error.message}") from error
             raise
         metrics.CAPTURED_CACHES.labels("registered").inc()

@@ -8,7 +8,6 @@ again after REPEAT_SECONDS. Admission reads it for warnings only.
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from http import HTTPStatus
 from sys import intern
 
 import msgspec
@@ -171,7 +170,7 @@ class CapacityReport:
         try:
             self._api.apply(CONFIGMAPS, value, field_manager=FIELD_MANAGER)
         except ApiError as error:
-            if error.status != HTTPStatus.FORBIDDEN or found is not None:
+            if not error.forbidden or found is not None:
                 raise
             return REFUSED_SECONDS  # most clusters do not use the feature, and grant no right
         self._written.record(data)

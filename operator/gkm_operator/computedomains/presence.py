@@ -25,8 +25,6 @@ from gkm.kube.resources import (
 
 T = TypeVar("T")
 
-_FORBIDDEN = 403
-
 
 @dataclass(frozen=True, slots=True)
 class Presence:
@@ -63,7 +61,7 @@ def observe(api: Api, grove_cluster_role: str, before: Presence) -> Presence:
     try:
         found = _observe(api, grove_cluster_role)
     except ApiError as error:
-        if error.status != _FORBIDDEN:
+        if not error.forbidden:
             raise
         found = Presence(reason="RightsMissing", message=f"{error.message}: {install(Feature.DOMAINS)}")
     return before if replace(found, since=before.since) == before else replace(found, since=timestamp())

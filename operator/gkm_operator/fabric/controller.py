@@ -8,7 +8,6 @@ Runs in the leader only. All state is on the API server: a restart changes nothi
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from http import HTTPStatus
 from typing import TypeVar
 
 from gkm.api.cliques import CLIQUE_LEVEL
@@ -177,7 +176,7 @@ def _hint(feature: Feature) -> Iterator[None]:
     try:
         yield
     except ApiError as error:
-        if error.status == HTTPStatus.FORBIDDEN:
+        if error.forbidden:
             raise ApiError(error.status, error.reason, f"{error.message}: {install(feature)}") from error
         raise
 

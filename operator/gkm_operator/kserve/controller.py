@@ -4,7 +4,6 @@ A pass reads the KernelCache and its GKMCache anew, so watches only say when to 
 """
 
 import logging
-from http import HTTPStatus
 from typing import Any, NamedTuple
 
 from gkm.api.caches import Cache, GKMCache
@@ -48,7 +47,6 @@ WORKERS = 2
 CALM_SECONDS = 1.0
 """Seconds between a change and the next pass: the nodes of a cache report one after another."""
 BACKOFF = Backoff(0.5, 60.0)
-_REFUSED = (HTTPStatus.FORBIDDEN, HTTPStatus.UNPROCESSABLE_ENTITY)
 
 
 class Realized(NamedTuple):
@@ -112,7 +110,7 @@ class KServeController(Controller):
         try:
             return self._created(found, group) if cache is None else self._followed(cache, found, group)
         except ApiError as error:
-            if error.status not in _REFUSED:
+            if not error.refused:
                 raise
             hint = f"; {install(Feature.KSERVE)}" if "cannot patch resource" in error.message else ""
             why = f"the API server refuses the GKMCache: {error.message}{hint}"

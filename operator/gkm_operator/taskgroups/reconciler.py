@@ -38,7 +38,6 @@ REST_SECONDS = 1.0
 """Seconds until the next pass for a group that needs more steps."""
 _FOR_GOOD = frozenset({400, 413, 422})
 """HTTP statuses that mean that the API server will never accept the object."""
-_FORBIDDEN = 403
 _TOO_LARGE = 413
 _SERVER_ERROR = 500
 _NOT_STORED = ("too large", "larger than max")
@@ -149,7 +148,7 @@ class GroupReconciler:
         if isinstance(error, ApiError) and error.status in _FOR_GOOD and isinstance(step, Create):
             return decisions.refused(observed, GroupReason.REFUSED, where + message)
         reason = GroupReason.RETRYING
-        if ending and isinstance(error, ApiError) and error.status == _FORBIDDEN and "cannot delete" in message:
+        if ending and isinstance(error, ApiError) and error.forbidden and "cannot delete" in message:
             reason = GroupReason.RIGHTS_MISSING
             message += "; add this kind to taskGroups.allowedKinds, and apply the output of `gkm template rights`"
         if this.failure is None:

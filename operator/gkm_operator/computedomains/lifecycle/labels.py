@@ -56,7 +56,6 @@ _PLURALS = {
 }
 """The owner kinds that deploy/components/domains lets the controllers read."""
 _VERSION = re.compile(r"v[0-9][a-z0-9]{0,30}", re.ASCII)
-_FORBIDDEN, _NOT_FOUND = 403, 404
 
 
 class Owned(Struct, frozen=True):
@@ -141,7 +140,7 @@ class RootOwners:
         except ApiError as error:
             if error.reason == "NotFound":
                 raise _OwnerAbsent from error
-            if error.status in (_FORBIDDEN, _NOT_FOUND):  # the kind is not served
+            if error.forbidden or error.not_found:  # the kind is not served
                 return _UNREADABLE
             raise
         if metadata.uid != owner.uid or metadata.terminating:

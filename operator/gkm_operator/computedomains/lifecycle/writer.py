@@ -26,9 +26,6 @@ from gkm_operator.computedomains.watcher import DomainWatcher
 _SERVER_WIDE = frozenset({NO_RESPONSE, 429, 503, 504})
 """HTTP statuses of an API server that is unavailable or overloaded, so that further requests are useless."""
 
-_REFUSED = frozenset({403, 422})
-"""HTTP statuses of a quota, a policy or a missing right, which would also refuse the next object."""
-
 _MAX_EMITTED = 8192
 """Limit of remembered Events about lasting states; beyond it, the API server refuses a duplicate by its name."""
 
@@ -229,7 +226,7 @@ def run_all(*kinds: Iterable[Callable[[], None]]) -> None:
                 errors.append(error)
                 if error.status in _SERVER_WIDE:
                     raise
-                if error.status in _REFUSED:
+                if error.refused:
                     break
     if errors:
         raise errors[0]

@@ -37,7 +37,6 @@ from gkm_operator.nodes import NODES
 _LOG = logging.getLogger(__name__)
 
 
-_FORBIDDEN = 403
 _LACKS_RIGHT = 'cannot patch resource "nodes"'
 """The words of RBAC in a refusal; a policy, which may refuse one node only, has others."""
 
@@ -74,7 +73,7 @@ class TreeSink:
             self.served = next((kind for kind in self.kinds if is_served(api, kind)), None)
         except ApiError as error:
             # An earlier kind is still written: that shows whether it exists.
-            if error.status != _FORBIDDEN:
+            if not error.forbidden:
                 self._fail(error)
                 return False
             self.served = None
@@ -110,7 +109,7 @@ class TreeSink:
 
     def _fail(self, error: ApiError) -> ApiError:
         """Record an error; return it for the log, without its message, which can have names of objects."""
-        reason = TopologyReason.RIGHTS_MISSING if error.status == _FORBIDDEN else TopologyReason.WRITE_FAILED
+        reason = TopologyReason.RIGHTS_MISSING if error.forbidden else TopologyReason.WRITE_FAILED
         message = "the API server does not respond" if error.status == NO_RESPONSE else "the API server refuses it"
         self._set(reason, f"{message} ({error.reason or error.status})", error.message)
         return ApiError(

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
-from http import HTTPStatus
 
 from gkm.api.features import Feature, install
 from gkm.api.topology_settings import Packing
@@ -170,7 +169,7 @@ class GatesController(Controller):
             if error.not_found or error.conflict:
                 self._pods.send(facts.uid, "", "")
                 return None
-            hint = f": {install(Feature.POD_GATES)}" if error.status == HTTPStatus.FORBIDDEN else ""
+            hint = f": {install(Feature.POD_GATES)}" if error.forbidden else ""
             _LOG.warning(
                 "scheduling gate of a pod not removed, tried again", extra=log_fields | fields(why=f"{error}{hint}")
             )
