@@ -145,4 +145,4 @@ def workload(data: bytes) -> None:
 
 
 def _reviewed(reviewer: WorkloadReviewer[Any], data: bytes) -> Any:  # noqa: ANN401 -- JSON
-    return json.loads(reviewer.review(lambda: data, lambda: None))["response"]
+    return json.loads(reviewer(lambda: data, lambda: None))["response"]

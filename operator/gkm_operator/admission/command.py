@@ -17,7 +17,7 @@ from gkm_operator import metrics
 from gkm_operator.admission import certificates
 from gkm_operator.admission.certificates import SHIPPED, Rotation, RotationTimes
 from gkm_operator.admission.https.server import AdmissionServer, Reviewer
-from gkm_operator.admission.validator import CacheReviewer, ImageValidator, VerdictCache
+from gkm_operator.admission.validator import ImageValidator, VerdictCache, review_cache
 from gkm_operator.health import HealthServer
 from gkm_operator.images import CheckedImages
 
@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event, times: Rotat
         certificate, key = Path(arguments.tls_cert), Path(arguments.tls_key)
     try:
         workloads = _workloads(arguments, config)
-        reviewers: dict[str, Reviewer] = {"/validate": CacheReviewer(validator)}
+        reviewers: dict[str, Reviewer] = {"/validate": partial(review_cache, validator.review)}
         served = reviewers | (workloads.reviewers if workloads else {})
         server = AdmissionServer(served, arguments.listen, certificate, key)
     except OSError as error:  # its text names no file

@@ -9,7 +9,6 @@ import logging
 import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from gkm.api.config import Registries
 from gkm.api.errors import GKMError, Reason
@@ -49,24 +48,15 @@ MAX_VERDICTS = 4096
 _Key = tuple[str, str, str | None]
 
 
-class Validator(Protocol):
-    """Decides about admission requests for caches."""
-
-    def review(self, request: ReviewRequest) -> ReviewResponse:
-        """Return the admission response for a cache."""
-
-
-class CacheReviewer:
-    """Reviews the admission requests for caches (https.server.Reviewer)."""
-
-    def __init__(self, validator: Validator) -> None:
-        self._validator = validator
-
-    def review(self, take: Callable[[], bytes | bytearray], decoded: Callable[[], object]) -> bytes:
-        """Return the AdmissionReview with the response to a request, as https.server.Reviewer describes."""
-        request = parse(take())
-        decoded()
-        return encode(request.uid, self._validator.review(request))
+def review_cache(
+    decide: Callable[[ReviewRequest], ReviewResponse],
+    take: Callable[[], bytes | bytearray],
+    decoded: Callable[[], object],
+) -> bytes:
+    """Return the AdmissionReview with the response to a request about a cache, as https.server.Reviewer describes."""
+    request = parse(take())
+    decoded()
+    return encode(request.uid, decide(request))
 
 
 class ImageValidator:

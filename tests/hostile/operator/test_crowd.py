@@ -82,7 +82,7 @@ def test_an_idle_session_is_evicted_before_an_unfinished_one(tmp_path: Path, mon
 def test_a_request_in_review_is_never_evicted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "CONNECTIONS", 2)
     validator = BlockingValidator()
-    with serving(tmp_path, validator) as site, site.connect_tls() as judged, ExitStack() as held:
+    with serving(tmp_path, validator.review) as site, site.connect_tls() as judged, ExitStack() as held:
         judged.sendall(post(REVIEW))
         until(lambda: validator.calls, "it is judged")
         for _ in range(10):
@@ -97,7 +97,7 @@ def test_a_request_beyond_the_waiting_limit_gets_retry_after(tmp_path: Path, mon
     monkeypatch.setattr(server, "WAITING", 1)
     validator = BlockingValidator()
     with (
-        serving(tmp_path, validator) as site,
+        serving(tmp_path, validator.review) as site,
         site.connect_tls() as judged,
         site.connect_tls() as waiting,
         site.connect_tls() as third,
@@ -121,7 +121,7 @@ def test_a_request_past_its_review_deadline_gets_503_and_is_never_reviewed(
     monkeypatch.setattr(server, "THREADS", 1)
     monkeypatch.setattr(server, "REVIEW_SECONDS", 0.3)
     validator = BlockingValidator()
-    with serving(tmp_path, validator) as site:
+    with serving(tmp_path, validator.review) as site:
         assert site.ask("POST", "/validate", REVIEW)[0] == 503
         assert site.ask("POST", "/validate", REVIEW)[0] == 503
         validator.release.set()
@@ -149,7 +149,7 @@ def test_the_largest_sender_is_evicted_when_requests_exceed_the_memory_limit(
 
 def test_the_body_of_a_request_in_review_is_released(tmp_path: Path) -> None:
     validator = BlockingValidator()
-    with serving(tmp_path, validator) as site, site.connect_tls() as peer:
+    with serving(tmp_path, validator.review) as site, site.connect_tls() as peer:
         peer.sendall(post(REVIEW + b" " * (1 << 20)))
         until(lambda: validator.calls, "it is judged")
         until(lambda: site.server._limiter.size == 0, "its body was let go")

@@ -23,7 +23,7 @@ SITE = pod_caches("llama", "qwen")
 def reviewed(pod: Json) -> tuple[Answer, int]:
     """Return the answer, and the bytes of the response."""
     body = review_of(KIND, pod)
-    size = len(SITE.reviewer.review(lambda: body, lambda: None))
+    size = len(SITE.reviewer(lambda: body, lambda: None))
     return SITE.review(pod), size
 
 
@@ -208,5 +208,5 @@ def test_json_of_any_shape_refuses_no_pod(value: Any) -> None:  # noqa: ANN401 -
     body = json.loads(review_of(KIND, a_pod()))
     body["request"]["object"] = value
     sent = json.dumps(body).encode()
-    answer = msgspec.json.decode(SITE.reviewer.review(lambda: sent, lambda: None))
+    answer = msgspec.json.decode(SITE.reviewer(lambda: sent, lambda: None))
     assert answer["response"]["allowed"]

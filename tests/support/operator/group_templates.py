@@ -170,7 +170,7 @@ class GroupTemplates:
     def review(self, path: str, reviewed: Json | None, old: Json | None = None, **changes: Any) -> Answer:  # noqa: ANN401 -- JSON
         """Return the response to a request about an object; its user is `author`."""
         body = review_of(KINDS[path], reviewed, old, **({"userInfo": {"username": "author"}} | changes))
-        return answer(self.reviewers[path].review(lambda: body, lambda: None), reviewed or old or {})
+        return answer(self.reviewers[path](lambda: body, lambda: None), reviewed or old or {})
 
     def write(self, reviewed: Json, **changes: Any) -> Answer:  # noqa: ANN401 -- JSON
         """Return the response to the creation of a template, pool or group."""

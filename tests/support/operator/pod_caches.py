@@ -66,7 +66,7 @@ class PodCaches:
     def review(self, pod: Json, **changes: Any) -> Answer:  # noqa: ANN401 -- JSON
         """Return the response to a request about a pod."""
         body = review_of(KIND, pod, **changes)
-        return answer(self.reviewer.review(lambda: body, lambda: None), pod)
+        return answer(self.reviewer(lambda: body, lambda: None), pod)
 
 
 def pod_caches(*names: str, config: Config = LABELED, runtime: str = "triton") -> PodCaches:

@@ -5,15 +5,16 @@ import json
 import logging
 import socket
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from threading import Event, Lock
 
 from gkm_operator.admission.https.server import AdmissionServer, Reviewer
 from gkm_operator.admission.review import ReviewRequest, ReviewResponse
-from gkm_operator.admission.validator import CacheReviewer, ImageValidator, Validator
+from gkm_operator.admission.validator import ImageValidator, review_cache
 from support.host.waiting import scaled
 from support.operator.images import DIGEST, GOOD, FakeImages
 from support.operator.issued import IssuedFiles, issue
@@ -59,21 +60,24 @@ class Webhook:
         return self.context().wrap_socket(self.connect_plain(), server_hostname="127.0.0.1")
 
 
+Decide = Callable[[ReviewRequest], ReviewResponse]
+
+
 def image_validator() -> ImageValidator:
     return ImageValidator(FakeImages({IMAGE: DIGEST}, {DIGEST: GOOD}), "enforce")
 
 
-def reviewers(validator: Validator | None = None) -> dict[str, Reviewer]:
+def reviewers(decide: Decide | None = None) -> dict[str, Reviewer]:
     """Return the reviewer of caches by its path."""
-    return {"/validate": CacheReviewer(validator or image_validator())}
+    return {"/validate": partial(review_cache, decide or image_validator().review)}
 
 
 @contextmanager
 def serving(
-    directory: Path, validator: Validator | None = None, more: Mapping[str, Reviewer] | None = None
+    directory: Path, decide: Decide | None = None, more: Mapping[str, Reviewer] | None = None
 ) -> Iterator[Webhook]:
     issued = issue(directory / "tls", ["127.0.0.1", "gkm-admission.gkm-system.svc"])
-    served = reviewers(validator) | dict(more or {})
+    served = reviewers(decide) | dict(more or {})
     server = AdmissionServer(served, ("127.0.0.1", 0), issued.certificate, issued.key)
     server.start()
     try:

@@ -44,7 +44,7 @@ def main() -> None:
 
 def serve(directory: Path, validator: ImageValidator, reviewers: Mapping[str, Reviewer]) -> None:
     """Serve until standard input ends."""
-    with serving(directory, validator, reviewers) as webhook:
+    with serving(directory, validator.review, reviewers) as webhook:
         files.replace(directory / "port", str(webhook.server.port).encode())
         sys.stdin.read()
 

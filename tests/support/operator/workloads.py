@@ -144,7 +144,7 @@ class Workloads:
     def review(self, path: str, reviewed: Json, old: Json | None = None, **changes: Any) -> Answer:  # noqa: ANN401 -- JSON
         """Return the response to a request about an object."""
         body = review(path, reviewed, old, **changes)
-        return answer(self.reviewers[path].review(lambda: body, lambda: None), reviewed)
+        return answer(self.reviewers[path](lambda: body, lambda: None), reviewed)
 
     def put(self, *objects: Json) -> None:
         """Create objects in the cluster."""

@@ -111,7 +111,7 @@ class WorkloadReviewer(Generic[T]):
     lenient: bool = False
     operations: frozenset[str] = frozenset({"CREATE", "UPDATE"})
 
-    def review(self, take: Callable[[], bytes | bytearray], decoded: Callable[[], object]) -> bytes:
+    def __call__(self, take: Callable[[], bytes | bytearray], decoded: Callable[[], object]) -> bytes:
         """Return the AdmissionReview with the response to a request, as https.server.Reviewer describes."""
         started = time.monotonic()
         body = take()

@@ -18,7 +18,7 @@ from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from threading import Event, Thread
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from gkm.hoststate.logs import fields
 from gkm.probes.messages import Page, error_page
@@ -73,19 +73,16 @@ T = TypeVar("T")
 _END_SECONDS = 1.0
 
 
-class Reviewer(Protocol):
-    """Reviews the requests to one URL path in several threads, within the webhook's timeout."""
+Reviewer = Callable[[Callable[[], bytes | bytearray], Callable[[], object]], bytes]
+"""Called as `reviewer(take, decoded)` in several threads; returns the AdmissionReview with the response to a request.
 
-    def review(self, take: Callable[[], bytes | bytearray], decoded: Callable[[], object]) -> bytes:
-        """Return the AdmissionReview with the response to a request.
+It ends within the webhook's timeout. `take` returns the body, and the server then drops its reference. It calls
+`decoded` once the body is not in memory any more: the server then frees the bytes reserved for it.
 
-        `take` returns the body, and the server then drops its reference. Call `decoded` once the body is not in memory
-        any more: the server then frees the bytes reserved for it.
-
-        Raises:
-            ReviewInvalid: the body is not an AdmissionReview for this path; the API server gets 400.
-            ReviewBusy: too much is under review; the API server gets 503, and sends the request again.
-        """
+Raises:
+    ReviewInvalid: the body is not an AdmissionReview for this path; the API server gets 400.
+    ReviewBusy: too much is under review; the API server gets 503, and sends the request again.
+"""
 
 
 class AdmissionServer:
@@ -246,7 +243,7 @@ class AdmissionServer:
 
 def _review_in_thread(reviewer: Reviewer, http_request: HttpRequest, decoded: Callable[[], object]) -> Page:
     try:
-        return Page(reviewer.review(http_request.take, decoded), content_type="application/json")
+        return Page(reviewer(http_request.take, decoded), content_type="application/json")
     # Not raised to the event loop: their tracebacks would keep the body in memory as long as the future.
     except ReviewInvalid as error:
         return error_page(HTTPStatus.BAD_REQUEST, str(error))

@@ -122,11 +122,10 @@ def test_pipelined_requests_are_answered_in_order(site: Webhook) -> None:
 
 
 def test_a_defect_in_a_review_fails_one_request(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    class Broken:
-        def review(self, request: ReviewRequest) -> ReviewResponse:
-            raise ValueError(f"a secret of {request.uid}")
+    def broken(request: ReviewRequest) -> ReviewResponse:
+        raise ValueError(f"a secret of {request.uid}")
 
-    with serving(tmp_path, Broken()) as site:
+    with serving(tmp_path, broken) as site:
         status, body = site.ask("POST", "/validate", REVIEW)
         assert (status, b"secret" in body) == (500, False)
         assert site.ask("GET", "/healthz")[0] == 200
@@ -179,7 +178,7 @@ def test_an_encrypted_key_is_an_error_without_a_prompt(tmp_path: Path) -> None:
 def test_closing_waits_only_for_requests_in_review(tmp_path: Path) -> None:
     validator = BlockingValidator()
     with (
-        serving(tmp_path, validator) as site,
+        serving(tmp_path, validator.review) as site,
         site.connect_tls() as judged,
         site.connect_tls() as idle,
         ThreadPoolExecutor(1) as pool,

@@ -27,7 +27,7 @@ STRICT = [path for path in KINDS if path != "/pods"]
 
 def asked(path: str, body: bytes) -> Json:
     site = workloads()
-    response: Json = json.loads(site.reviewers[path].review(lambda: body, lambda: None))["response"]
+    response: Json = json.loads(site.reviewers[path](lambda: body, lambda: None))["response"]
     return response
 
 
@@ -253,7 +253,7 @@ def test_a_review_that_waits_for_the_api_server_holds_no_body_and_delays_its_own
     del body
     responses: list[bytes] = []
     reviewer = site.reviewers["/podcliquesets/default"]
-    thread = Thread(target=lambda: responses.append(reviewer.review(bodies.pop, lambda: releases.append("released"))))
+    thread = Thread(target=lambda: responses.append(reviewer(bodies.pop, lambda: releases.append("released"))))
     thread.start()
     try:
         assert slow.wait(scaled(30))

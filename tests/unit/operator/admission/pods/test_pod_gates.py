@@ -24,6 +24,6 @@ def test_a_pod_waits_for_its_plan_only_while_a_controller_lifts_the_gate(
     pod["metadata"]["labels"] = {RUN_LABEL: "llama"}
     assert pod["spec"]["containers"][0]["resources"] == GPU
     body = review_of(KIND, pod)
-    found = answer(reviewer.review(lambda: body, lambda: None), pod)
+    found = answer(reviewer(lambda: body, lambda: None), pod)
     assert found.allowed
     assert found.object["spec"].get("schedulingGates") == gates
