@@ -27,10 +27,9 @@ from gkm.kube.errors import ApiError
 from gkm.kube.workqueue import Retry
 
 from gkm_operator.caches.totals import CacheKey
-from gkm_operator.captures.generations import next_generation
 from gkm_operator.captures.objects import Announcement, CapturedCache, merged_announcements
 from gkm_operator.captures.observed import ObservedCaptures
-from gkm_operator.captures.retention import Retention, RetentionPlan, RetentionVerdict
+from gkm_operator.captures.retention import Retention, RetentionPlan, RetentionVerdict, next_generation
 from gkm_operator.captures.trials import Trials
 from gkm_operator.captures.writer import CaptureWriter
 from gkm_operator.images import CheckedImages

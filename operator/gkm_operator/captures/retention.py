@@ -1,4 +1,4 @@
-"""Decide which captures of a namespace get a cache object, keep it, or lose it. Pure.
+"""Decide which captures of a namespace get a cache object and a number in their family, keep it, or lose it. Pure.
 
 Only registered captures, which are proven, compete with each other: announcements without proof displace no capture. A
 registered capture has its signed time, which no announcement and no pass changes. An announced capture is compared with
@@ -6,7 +6,8 @@ it twice: by the announced time, whether a proof is worth its cost, and by the s
 an ended capture is not registered again while nodes still announce it.
 
 In a family, the number decides and not the time: a pod that started long ago may end today, and its capture extends the
-newest generation. There a generation remembers the earlier ones, which are not registered again.
+newest generation. A node announces a capture for days after its cache has ended: so each object remembers the contents
+that had a generation of its family and hardware key before it, and these are not registered again.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,12 +18,16 @@ from typing import Final, NamedTuple
 
 from gkm.api.capture_settings import CapturedCaches
 from gkm.api.meta import timestamp
+from gkm.images.captured.content import short
 
-from gkm_operator.captures.generations import group_of, had_generation, with_taken_numbers
-from gkm_operator.captures.objects import Announcement, CapturedCache
+from gkm_operator.captures.objects import Announcement, CapturedCache, Generation
 
 MAX_PER_NAMESPACE: Final = 128
 """Limit of captures of one namespace that have cache objects; the newest stay."""
+MAX_EARLIER: Final = 128
+"""Limit of earlier contents that an object remembers."""
+HIGHEST_COUNTED: Final = 1_000_000
+"""A user's number above this is ignored, because the field ends at 2^31 - 1."""
 
 
 class RetentionReason(StrEnum):
@@ -159,3 +164,43 @@ ENDS: Final = (RetentionReason.EXPIRED, RetentionReason.SUPERSEDED, RetentionRea
 
 def _newest_first(cache: CapturedCache) -> tuple[float, str]:
     return -cache.time.timestamp(), cache.key.name
+
+
+def next_generation(announced: Announcement, registered: Iterable[CapturedCache], others: Iterable[int]) -> Generation:
+    """Return the generation of a new capture in its family: its number is above all captures' and users' numbers.
+
+    The number counts in the whole family: a node that fits captures of two hardware keys, as after an update of a
+    driver or a runtime, takes the larger number.
+    """
+    family = [each for each in registered if each.family == announced.family]
+    group = sorted(group_of(announced, family), key=lambda each: (-each.generation, each.key.name))
+    counted = [*(number for number in others if number <= HIGHEST_COUNTED), *(each.generation for each in family)]
+    earlier = dict.fromkeys(digest for each in group for digest in (short(each.content_digest), *each.earlier))
+    return Generation(1 + max(counted, default=0), tuple(earlier)[:MAX_EARLIER])
+
+
+def had_generation(announced: Announcement, registered: Iterable[CapturedCache]) -> bool:
+    """Return whether a later generation of the family remembers this content, so that it must not come back."""
+    digest = short(announced.content_digest)
+    return any(digest in each.earlier for each in group_of(announced, registered))
+
+
+def group_of(announced: Announcement, registered: Iterable[CapturedCache]) -> list[CapturedCache]:
+    """Return the registered captures with the same family and hardware key as an announced capture."""
+    return [each for each in registered if each.group == announced.group]
+
+
+def with_taken_numbers(registered: Iterable[CapturedCache]) -> set[object]:
+    """Return the keys of captured caches whose number an older object of the family already has.
+
+    Two leaders made them: the request of the former one arrived after the later one had read the numbers.
+    """
+    taken: set[object] = set()
+    found: set[object] = set()
+    for each in sorted(registered, key=lambda each: (each.created, each.key.name)):
+        if each.family:
+            number = each.family, each.generation
+            if number in taken:
+                found.add(each.key)
+            taken.add(number)
+    return found

@@ -10,8 +10,8 @@ from gkm.api.config import CapturedCaches
 from gkm.api.errors import GKMError, Reason
 from gkm.api.nodes import CapturedImage
 from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES, WATCHED_CACHES
-from gkm_operator.captures.generations import MAX_EARLIER, next_generation
 from gkm_operator.captures.objects import captured_cache, merged_announcements
+from gkm_operator.captures.retention import MAX_EARLIER, next_generation
 from msgspec import structs
 from support.kube.interposed_api import Call
 from support.operator.captures import (
