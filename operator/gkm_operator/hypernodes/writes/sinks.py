@@ -171,7 +171,7 @@ def write_topology(api: Api, wanted: Mapping[str, Any], resource: Resource[Sched
     return True
 
 
-_TOO_MANY, _SERVER_ERROR = 429, 500
+_SERVER_ERROR = 500
 
 
 class LabelWriter:
@@ -236,7 +236,7 @@ class LabelWriter:
 
 def _refusal(error: ApiError) -> str:
     """Return the text of a refusal that is about one node; raise if the error is about all."""
-    if error.status in {NO_RESPONSE, _TOO_MANY} or error.status >= _SERVER_ERROR:
+    if error.unavailable or error.status >= _SERVER_ERROR:
         raise error
     if _LACKS_RIGHT in error.message:
         message = f"the controllers may not label nodes: {install(Feature.TOPOLOGY_LABELS)}"
