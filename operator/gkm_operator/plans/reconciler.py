@@ -17,10 +17,10 @@ from gkm.kube.elector import NotLeading
 from gkm_operator import metrics
 from gkm_operator.plans.planner import NewPlan, Planner
 from gkm_operator.plans.planning.assessment import PlanningResult, ReplanLimit, RunAction, RunAssessment, assess
-from gkm_operator.plans.planning.drift import DriftTracker, outside
+from gkm_operator.plans.planning.drift import DriftTracker
 from gkm_operator.plans.planning.fragmentation_metrics import FragmentationMetrics
 from gkm_operator.plans.planning.namespace_share import NamespaceShare
-from gkm_operator.plans.state.free_capacity import FreeCapacity
+from gkm_operator.plans.state.free_capacity import FreeCapacity, excess
 from gkm_operator.plans.state.node_loss import GracePeriod
 from gkm_operator.plans.state.objects import PlanRecord, PodsReports, WatchedRun, no_reports
 from gkm_operator.plans.state.snapshot import ClusterSnapshot, double_allocations
@@ -185,7 +185,7 @@ class RunReconciler:
     def _report(self, case: RunAssessment, result: PlanningResult) -> None:
         """Write the status of a run, with the drift of its pods from the plan in the result."""
         plan = result.plan
-        drift = case.drift if plan is None or plan is case.plan else outside(plan.claims, case.held)
+        drift = case.drift if plan is None or plan is case.plan else excess(case.held, plan.claims)
         self._statuses.report(case.run, replace(result, drift=drift))
 
     def _commit(self, case: RunAssessment, new: NewPlan, capacity: FreeCapacity) -> PlanningResult | None:

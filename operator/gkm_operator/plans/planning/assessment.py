@@ -17,8 +17,9 @@ from gkm.packing.values import Fix
 from gkm.topology.eligibility import NodeDemand
 from gkm.topology.labels import flavor
 
-from gkm_operator.plans.planning.drift import DriftTracker, outside
+from gkm_operator.plans.planning.drift import DriftTracker
 from gkm_operator.plans.planning.refusals import Unfit
+from gkm_operator.plans.state.free_capacity import excess
 from gkm_operator.plans.state.node_loss import GracePeriod, NodeProblem, lost_nodes, node_problems
 from gkm_operator.plans.state.objects import REPLAN_ANNOTATION, PlanRecord, WatchedRun
 from gkm_operator.plans.state.snapshot import ClusterSnapshot
@@ -258,7 +259,7 @@ def assess(
     running, held = bool(snapshot.pods.of(run.key)), snapshot.held(run.key)
     found = node_problems(plan, demand, snapshot.nodes, changed=is_changed(run, plan))
     confirmed = grace.confirmed(run.metadata.uid, found)
-    drift = outside(plan.claims, held)
+    drift = excess(held, plan.claims)
     due = drifts.due(run.metadata.uid, plan, held, drift)
     current = CurrentPlan(plan, lost_nodes(plan, held, confirmed), conflict, running, due, awaited)
     over = plan.expired(snapshot.now) and not running

@@ -11,6 +11,7 @@ from gkm.api.grammar import count_of
 from gkm.packing.values import Group, Location, Node, Request
 from gkm.topology.eligibility import NodeDemand, excluded
 
+from gkm_operator.plans.state.free_capacity import excess
 from gkm_operator.plans.state.node_loss import REQUESTED, GracePeriod, NodeIndex, NodeProblem, plan_locations
 from gkm_operator.plans.state.objects import PlanRecord, claims_of
 
@@ -26,12 +27,6 @@ RETRY_SECONDS = 60.0
 """Seconds after which a plan that could not follow its pods is tried again; labels of nodes may have changed."""
 _MAX_NAMED_NODES = 3
 _DRIFT = NodeProblem("pods hold GPUs of it that the plan does not name", pods_stay=True, permanent=False)
-
-
-def outside(claims: Mapping[str, int], held: Mapping[str, int]) -> dict[str, int]:
-    """Return the GPUs by node that pods of a Run use and its plan does not claim."""
-    beyond = ((node, gpus - claims.get(node, 0)) for node, gpus in held.items())
-    return {node: gpus for node, gpus in beyond if gpus > 0}
 
 
 def drift_message(plan: str, drift: Mapping[str, int]) -> str:
@@ -61,7 +56,7 @@ def followed(
 
 def is_closer(groups: Sequence[Group], current: PlanRecord, held: Mapping[str, int]) -> bool:
     """Return whether a Run's pods use fewer GPUs outside of these groups than outside of its current plan."""
-    after, before = outside(claims_of(groups), held), outside(current.claims, held)
+    after, before = excess(held, claims_of(groups)), excess(held, current.claims)
     return sum(after.values()) < sum(before.values())
 
 

@@ -148,10 +148,13 @@ _MAX_INVENTORIES = 8
 """Limit of cached inventories; one takes a few megabytes for 10,000 nodes."""
 
 
-def reserved_for(claims: Mapping[str, int], own: Mapping[str, int]) -> dict[str, int]:
-    """Return the GPUs reserved for a Run on each node: the GPUs of its plan, minus those that its pods use already."""
-    reserved = ((node, gpus - own.get(node, 0)) for node, gpus in claims.items())
-    return {node: gpus for node, gpus in reserved if gpus > 0}
+def excess(gpus: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    """Return the GPUs of each node that are more than the other ones of it, without nodes where none are.
+
+    The GPUs reserved for a Run are those of its plan that its pods do not use; its drift is what they use besides.
+    """
+    more = ((node, number - other.get(node, 0)) for node, number in gpus.items())
+    return {node: number for node, number in more if number > 0}
 
 
 class Reservations:
@@ -275,7 +278,7 @@ class FreeCapacity:
 
     def record_plan(self, run: RunKey, claims: Mapping[str, int], pod: PodDemand | None = None) -> None:
         """Reserve the GPUs of a new plan; the GPUs of its former plan become free in the next pass."""
-        reserved = reserved_for(claims, self._pods.of(run))
+        reserved = excess(claims, self._pods.of(run))
         self.reservations.put(run, reserved, pod)
         located = tuple(each for each in self._survey.located if each.node.name in reserved)
         survey = replace(self._survey, located=located, quarantined=(), bare=())

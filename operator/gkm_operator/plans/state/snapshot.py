@@ -8,7 +8,7 @@ from datetime import datetime
 from gkm.packing.conversion import pod_of
 from gkm.topology.eligibility import PodDemand
 
-from gkm_operator.plans.state.free_capacity import PodUsage, Reservations, reserved_for
+from gkm_operator.plans.state.free_capacity import PodUsage, Reservations, excess
 from gkm_operator.plans.state.node_loss import NodeIndex
 from gkm_operator.plans.state.objects import PlanRecord, RunKey, WatchedRun
 
@@ -49,7 +49,7 @@ class ClusterSnapshot:
 
     def reserved(self, live: Mapping[RunKey, tuple[PlanRecord, int]]) -> Reservations:
         """Return the GPUs that live plans reserve for their Runs."""
-        reserved = {key: reserved_for(plan.claims, self.pods.of(key)) for key, (plan, _) in live.items()}
+        reserved = {key: excess(plan.claims, self.pods.of(key)) for key, (plan, _) in live.items()}
         pods = {run.key: _pod_of(run) for run in self.runs if reserved.get(run.key)}
         return Reservations(reserved, pods)
 
@@ -82,7 +82,7 @@ def double_allocations(
     shared = {node for node, runs in claimants.items() if runs > 1}
     claims = {run: {node: plan.claims[node] for node in shared & plan.claims.keys()} for run, (plan, _) in order}
     allotted = _Allotment(totals)
-    reserved = {run: reserved_for(gpus, held(run)) for run, gpus in claims.items() if gpus}
+    reserved = {run: excess(gpus, held(run)) for run, gpus in claims.items() if gpus}
     for run, waiting in reserved.items():
         allotted.take(run, {node: gpus - waiting.get(node, 0) for node, gpus in claims[run].items()})
     found = {}

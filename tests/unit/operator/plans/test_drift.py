@@ -7,7 +7,8 @@ import pytest
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import NODES
 from gkm_operator import metrics
-from gkm_operator.plans.planning.drift import drift_message, outside
+from gkm_operator.plans.planning.drift import drift_message
+from gkm_operator.plans.state.free_capacity import excess
 from support.host.waiting import until
 from support.operator.plans import NAMESPACE, PODS, RAW_PLANS, PlansSite, claims, gpu_node
 
@@ -265,7 +266,7 @@ def test_a_refused_repair_is_repeated_later_and_the_run_stays_planned(site: Plan
 
 
 def test_gpus_outside_of_a_plan_are_those_beyond_its_claims() -> None:
-    assert outside({"a": 8, "b": 8}, {"a": 8, "b": 12, "c": 4}) == {"b": 4, "c": 4}
-    assert outside({"a": 8}, {}) == {}
+    assert excess({"a": 8, "b": 12, "c": 4}, {"a": 8, "b": 8}) == {"b": 4, "c": 4}
+    assert excess({}, {"a": 8}) == {}
     many = {f"n{number}": 8 for number in range(5)}
     assert drift_message("r-1", many).endswith("8 of node n0, 8 of node n1, 8 of node n2 and others of 2 more")

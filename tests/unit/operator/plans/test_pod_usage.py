@@ -6,7 +6,7 @@ import msgspec
 from gkm.topology.eligibility import PodDemand
 from gkm.topology.pods import NodeLoad, Pod
 from gkm.topology.usage import usage
-from gkm_operator.plans.state.free_capacity import PodUsage, PodUsageIndex, Reservations, reserved_for
+from gkm_operator.plans.state.free_capacity import PodUsage, PodUsageIndex, Reservations, excess
 from gkm_operator.plans.state.objects import RunKey
 from gkm_operator.pods import WatchedPod
 from hypothesis import given
@@ -95,7 +95,7 @@ def test_a_pod_that_is_being_deleted_uses_gpus_and_holds_none() -> None:
 
 def test_a_reservation_is_the_plan_less_the_pods_and_never_negative() -> None:
     claims = {"a": 8, "b": 8, "c": 8}
-    assert reserved_for(claims, {"b": 4, "c": 16, "d": 8}) == {"a": 8, "b": 4}
+    assert excess(claims, {"b": 4, "c": 16, "d": 8}) == {"a": 8, "b": 4}
 
 
 def test_reservations_have_what_the_pods_request_that_they_are_for() -> None:
