@@ -1,7 +1,7 @@
 """Find the containers that request GPUs: by a resource, or by a claim of a device class. Pure.
 
 Grove adds the claims of `resourceSharing` to pods, and never to PodCliques, so no specification of a PodClique shows
-them: GPUSharing finds from the PodCliqueSet which pods get claims for GPUs.
+them: gpu_sharing finds from the PodCliqueSet which pods get claims for GPUs.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -16,59 +16,43 @@ DeviceClasses = Callable[[PodClaim], Iterable[str]]
 """Returns the device classes that a claim of a pod requests; empty for an unknown claim."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Reach:
-    """The children that claims of one owner reach."""
+SharesGPUs = Callable[[CliqueTemplate, ScalingGroupTemplate | None], bool]
+"""Returns whether all containers of a clique's pods get a shared claim for GPUs.
 
-    everything: bool
-    names: frozenset[str]
-
-    def includes(self, *names: str) -> bool:
-        return self.everything or not self.names.isdisjoint(names)
+The clique is in the scaling group, or in none.
+"""
 
 
-class GPUSharing:
-    """Which pods of a PodCliqueSet share ResourceClaims for GPUs.
+def gpu_sharing(
+    pod_clique_set: PodCliqueSet, is_gpu: Callable[[Iterable[str]], bool], classes: DeviceClasses
+) -> SharesGPUs:
+    """Return which pods of a PodCliqueSet share ResourceClaims for GPUs.
 
     `is_gpu` returns whether device classes are for GPUs, `classes` the classes of a claim template. It raises the
     errors of `classes`.
     """
+    template, namespace = pod_clique_set.spec.template, pod_clique_set.metadata.namespace
+    own = {claim.name: claim.template_spec.spec for claim in template.resource_claim_templates or ()}
 
-    def __init__(
-        self,
-        pod_clique_set: PodCliqueSet,
-        is_gpu: Callable[[Iterable[str]], bool],
-        classes: Callable[[PodClaim], Iterable[str]],
-    ) -> None:
-        template, namespace = pod_clique_set.spec.template, pod_clique_set.metadata.namespace
-        own = {claim.name: claim.template_spec.spec for claim in template.resource_claim_templates or ()}
+    def is_for_gpus(claim: SharedClaim) -> bool:
+        if not claim.namespace and claim.name in own:
+            return is_gpu(own[claim.name].device_classes())
+        return not is_elsewhere(claim, namespace) and is_gpu(classes(PodClaim(claim.name, claim.name)))
 
-        def is_for_gpus(claim: SharedClaim) -> bool:
-            if not claim.namespace and claim.name in own:
-                return is_gpu(own[claim.name].device_classes())
-            return not is_elsewhere(claim, namespace) and is_gpu(classes(PodClaim(claim.name, claim.name)))
+    def reach(sharing: Iterable[SharedClaim] | None) -> Callable[..., bool]:
+        return _reach(claim for claim in sharing or () if is_for_gpus(claim))
 
-        def reach(sharing: Iterable[SharedClaim] | None) -> _Reach:
-            return _reach(claim for claim in sharing or () if is_for_gpus(claim))
+    of_set = reach(template.resource_sharing)
+    groups = {group.name: reach(group.resource_sharing) for group in pod_clique_set.scaling_groups}
+    cliques = {clique.name for clique in pod_clique_set.cliques if any(map(is_for_gpus, clique.resource_sharing or ()))}
 
-        self._set = reach(template.resource_sharing)
-        self._groups = {group.name: reach(group.resource_sharing) for group in pod_clique_set.scaling_groups}
-        self._cliques = {
-            clique.name for clique in pod_clique_set.cliques if any(map(is_for_gpus, clique.resource_sharing or ()))
-        }
-
-    def reaches(self, clique: CliqueTemplate, scaling_group: ScalingGroupTemplate | None) -> bool:
-        """Return whether all containers of a clique's pods get a shared claim for GPUs.
-
-        The clique is in the scaling group, or in none.
-        """
+    def shares(clique: CliqueTemplate, scaling_group: ScalingGroupTemplate | None) -> bool:
         if scaling_group is None:
-            return clique.name in self._cliques or self._set.includes(clique.name)
-        return (
-            clique.name in self._cliques
-            or self._groups[scaling_group.name].includes(clique.name)
-            or self._set.includes(clique.name, scaling_group.name)
-        )
+            return clique.name in cliques or of_set(clique.name)
+        within = groups[scaling_group.name](clique.name)
+        return clique.name in cliques or within or of_set(clique.name, scaling_group.name)
+
+    return shares
 
 
 def is_elsewhere(claim: SharedClaim, namespace: str) -> bool:
@@ -76,15 +60,15 @@ def is_elsewhere(claim: SharedClaim, namespace: str) -> bool:
     return claim.namespace not in {"", namespace}
 
 
-def _reach(claims: Iterable[SharedClaim]) -> _Reach:
-    """Return what claims reach together: hostile sets have many claims and many children."""
+def _reach(claims: Iterable[SharedClaim]) -> Callable[..., bool]:
+    """Return whether claims reach one of some children. Asked together: hostile sets have many claims and children."""
     everything, names = False, set[str]()
     for claim in claims:
         if claim.filter is None:
             everything = True
         else:
             names.update(claim.filter.child_clique_names or (), claim.filter.child_scaling_group_names or ())
-    return _Reach(everything, frozenset(names))
+    return lambda *children: everything or not names.isdisjoint(children)
 
 
 def no_device_classes(_claim: PodClaim) -> Iterable[str]:
@@ -147,17 +131,15 @@ class GPURequests:
         """Return whether one of these device classes is a configured GPU class."""
         return not self.device_classes.isdisjoint(classes)
 
-    def sharing(self, pod_clique_set: PodCliqueSet, classes: DeviceClasses = no_device_classes) -> GPUSharing:
+    def sharing(self, pod_clique_set: PodCliqueSet, classes: DeviceClasses = no_device_classes) -> SharesGPUs:
         """Return which pods of a PodCliqueSet get shared claims for GPUs from Grove."""
-        return GPUSharing(pod_clique_set, self.any_gpu_class, classes)
+        return gpu_sharing(pod_clique_set, self.any_gpu_class, classes)
 
     def cliques(self, pod_clique_set: PodCliqueSet, classes: DeviceClasses = no_device_classes) -> frozenset[str]:
         """Return the names of the clique templates whose pods request GPUs, directly or by a shared claim."""
-        sharing = self.sharing(pod_clique_set, classes)
+        shares = self.sharing(pod_clique_set, classes)
         return frozenset(
-            clique.name
-            for clique, scaling_group in pod_clique_set.memberships()
-            if sharing.reaches(clique, scaling_group)
+            clique.name for clique, scaling_group in pod_clique_set.memberships() if shares(clique, scaling_group)
         ).union(clique.name for clique in pod_clique_set.cliques if self.any(clique.spec.pod_spec, classes))
 
     def _requests_resource(self, container: Container) -> bool:

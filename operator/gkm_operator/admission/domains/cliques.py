@@ -9,6 +9,7 @@ domain, also one that is being deleted: it comes back when its pods have ended, 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from gkm.api.computedomains import ComputeDomain
 from gkm.api.grammar import listed
 from gkm.api.grove import GROUP, PodCliqueSet
 from gkm.api.mnnvl_metadata import DOMAIN_LABEL, PART_OF, REPLICA_INDEX, MnnvlMetadata
@@ -38,14 +39,6 @@ _SHOWN_DOMAINS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class JoinableDomain:
-    """A ComputeDomain that pods can join: its name, and the name of its ResourceClaimTemplate."""
-
-    name: str
-    template: str
-
-
-@dataclass(frozen=True, slots=True)
 class SetDomains:
     """The ComputeDomains of a PodCliqueSet that is enrolled in them, as a review sees them.
 
@@ -57,8 +50,8 @@ class SetDomains:
     pod_clique_set: PodCliqueSet
     required: frozenset[SetDomainKey]
     difference: DomainDifference
-    joinable: Mapping[SetDomainKey, JoinableDomain]
-    leaving: Mapping[SetDomainKey, JoinableDomain]
+    joinable: Mapping[SetDomainKey, ComputeDomain]
+    leaving: Mapping[SetDomainKey, ComputeDomain]
 
 
 class SetDomainsReader:
@@ -120,7 +113,7 @@ class SetDomainsReader:
         compared = difference(required, self._view.cluster.domains_of(owner))
         joinable, leaving = (
             {
-                key: JoinableDomain(domain.metadata.name, domain.template or domain.metadata.name)
+                key: domain
                 for domain in domains
                 if (key := key_of(domain)) is not None and domain.metadata.terminating == terminating
             }
@@ -171,23 +164,23 @@ def _shares_gpus(gpus: GPURequests, clique: ReviewedClique, found: SetDomains, c
     member = membership_of(found.pod_clique_set, clique)
     if member is None or member.clique is None:
         return False
-    return gpus.sharing(found.pod_clique_set, classes).reaches(member.clique, member.scaling_group)
+    return gpus.sharing(found.pod_clique_set, classes)(member.clique, member.scaling_group)
 
 
 def _inject(
-    gpus: GPURequests, clique: ReviewedClique, domain: JoinableDomain, classes: DeviceClasses, *, everywhere: bool
+    gpus: GPURequests, clique: ReviewedClique, domain: ComputeDomain, classes: DeviceClasses, *, everywhere: bool
 ) -> ReviewResponse:
-    spec, metadata, at = clique.spec.pod_spec, clique.metadata, "/spec/podSpec"
+    spec, metadata, name, at = clique.spec.pod_spec, clique.metadata, domain.metadata.name, "/spec/podSpec"
     if not everywhere and not gpus.any(spec, classes):
         return ADMITTED
-    injection = inject(spec, domain.template, at, gpus, classes, everywhere=everywhere)
+    injection = inject(spec, domain.template or name, at, gpus, classes, everywhere=everywhere)
     if injection.skipped:
         return warned(f"pods of {metadata.name} join no ComputeDomain of GKM: {injection.skipped}")
-    if len(domain.name) > MAX_NAME_LENGTH:  # a domain of Grove, whose name no label can have
+    if len(name) > MAX_NAME_LENGTH:  # a domain of Grove, whose name no label can have
         return ReviewResponse(allowed=True, patch=tuple(injection.operations))
-    label = {} if metadata.label(DOMAIN_LABEL) == domain.name else {DOMAIN_LABEL: domain.name}
+    label = {} if metadata.label(DOMAIN_LABEL) == name else {DOMAIN_LABEL: name}
     labeled = add_entries("/metadata/labels", label, exists=metadata.has_labels)
-    placed = place(spec, domain.name, at, gpus.settings)
+    placed = place(spec, name, at, gpus.settings)
     return ReviewResponse(allowed=True, patch=(*injection.operations, *labeled, *placed))
 
 

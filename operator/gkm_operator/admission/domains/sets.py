@@ -99,13 +99,13 @@ def _compare(
 
 def _without_claim(new: PodCliqueSet, gpus: GPURequests, classes: DeviceClasses) -> Iterator[str]:
     """Yield warnings about cliques whose pods get no claim because of their own claims."""
-    sharing = gpus.sharing(new, classes)
+    shares = gpus.sharing(new, classes)
     for clique, scaling_group in new.memberships():
         group = dialect.group_of(new, clique, scaling_group)
         if group is None:
             continue
         template = domain_name(new.metadata.name, 0, group)
-        everywhere = sharing.reaches(clique, scaling_group)
+        everywhere = shares(clique, scaling_group)
         if skipped := inject(clique.spec.pod_spec, template, "", gpus, classes, everywhere=everywhere).skipped:
             yield f"pods of clique {clique.name[:80]!r} join no ComputeDomain of GKM: {skipped}"
 
