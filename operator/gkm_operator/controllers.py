@@ -1,6 +1,7 @@
 """The command `gkm-operator controllers`: runs all controllers until a signal stops it."""
 
 import argparse
+from functools import partial
 from threading import Event
 
 from gkm.api import msgspec_warmup
@@ -16,7 +17,7 @@ from gkm_operator import installation, metrics
 from gkm_operator.caches.controller import CachesController
 from gkm_operator.caches.verification import RecheckSchedule
 from gkm_operator.captures.controller import CapturesController
-from gkm_operator.captures.reconciler import RegistryCaptures
+from gkm_operator.captures.reconciler import prove
 from gkm_operator.computedomains.controller import DomainsController
 from gkm_operator.fabric.controller import FabricController
 from gkm_operator.health import HealthServer
@@ -77,7 +78,7 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
     topology.tree.on_approved = plans.wake
     images = CheckedImages.of(config, secrets=PullSecrets(KubeSecrets(api), config.registries, own_namespace()))
     captures = CapturesController(
-        leader, config, RegistryCaptures(images), instance=arguments.identity, informers=informers
+        leader, config, partial(prove, images), instance=arguments.identity, informers=informers
     )
     caches = CachesController(
         leader,

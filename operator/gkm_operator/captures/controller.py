@@ -27,7 +27,7 @@ from gkm_operator.caches.status import ConditionValue
 from gkm_operator.caches.totals import CacheKey
 from gkm_operator.captures.objects import captured_cache
 from gkm_operator.captures.observed import ObservedCaptures
-from gkm_operator.captures.reconciler import BACKOFF, CapturedImages, CapturesReconciler
+from gkm_operator.captures.reconciler import BACKOFF, CapturesReconciler, Prove
 from gkm_operator.captures.retention import ENDS, RetentionPlan, RetentionReason
 from gkm_operator.captures.trials import FailedPods, Trials
 from gkm_operator.captures.writer import FIELD_MANAGER, CaptureWriter
@@ -50,7 +50,7 @@ class CapturesController(Controller):
         self,
         api: Api,
         config: Config,
-        images: CapturedImages,
+        prove: Prove,
         *,
         instance: str = "",
         informers: Informers | None = None,
@@ -82,7 +82,7 @@ class CapturesController(Controller):
         self._trials = Trials(FailedPods(api), clock, lambda key: self.refresh(key))  # noqa: PLW0108 -- set later
         self.reconciler = CapturesReconciler(
             self.observed,
-            images,
+            prove,
             writer,
             self._registry,
             config.capture.caches,

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from gkm.api.config import CapturedCaches
 from gkm.api.errors import GKMError, Reason
@@ -37,42 +37,30 @@ from gkm_operator.images import CheckedImages
 _LOG = logging.getLogger(__name__)
 
 
-class CapturedImages(Protocol):
-    """Proves announced captures by the signatures of their images. Bounded in time."""
+Prove = Callable[..., datetime]
+"""Called as `prove(announced, now, cluster=…)`; checks that the signatures of an image prove what a node announces.
 
-    def prove(self, announced: Announcement, now: datetime, *, cluster: bool) -> datetime:
-        """Check that an image's signatures and its signed statement prove what a node announces.
+It returns the time of the capture as signers state it: the announced one is not proven. It ends in bounded time.
 
-        Return the time of the capture as signers state it: the announced one is not proven.
-
-        Raises:
-            GKMError: the signatures do not prove it; or, if transient, the registry does not answer.
-        """
+Raises:
+    GKMError: the signatures do not prove it; or, if transient, the registry does not answer.
+"""
 
 
-@dataclass(frozen=True)
-class RegistryCaptures:
-    """Proves captures (CapturedImages) with the configured registry and policies."""
-
-    images: CheckedImages
-
-    def prove(self, announced: Announcement, now: datetime, *, cluster: bool) -> datetime:
-        """Check the signatures and the statement of a captured image; return the time that its signers state.
-
-        Raises as CapturedImages.prove does.
-        """
-        ref, scope = Reference.parse(announced.image), None if cluster else announced.namespace
-        images = self.images.with_pull_secrets(announced.image, scope, ())
-        verdict = images.verify(announced.image, ref.target, scope)
-        if verdict.verified is not True:
-            # Also where the mode of verification allows the image: what a node claims needs a proof.
-            reason = Reason.SIGNATURE_MISSING if verdict.reason is Reason.NOT_REQUIRED else verdict.reason
-            raise GKMError(reason, verdict.message)
-        images.claims(announced.image, ref.target)
-        content, family = announced.content_digest, announced.family
-        wanted = CaptureClaim(announced.namespace, announced.hardware.key, content, family, announced.base)
-        registry, trusts = images.registry.within(VERIFY_SECONDS), images.verifier.trusts(ref, scope)
-        return statement.check(registry, ref, trusts, wanted, now)
+def prove(images: CheckedImages, announced: Announcement, now: datetime, *, cluster: bool) -> datetime:
+    """Check the signatures and the statement of a captured image with the configured registry and policies (Prove)."""
+    ref, scope = Reference.parse(announced.image), None if cluster else announced.namespace
+    images = images.with_pull_secrets(announced.image, scope, ())
+    verdict = images.verify(announced.image, ref.target, scope)
+    if verdict.verified is not True:
+        # Also where the mode of verification allows the image: what a node claims needs a proof.
+        reason = Reason.SIGNATURE_MISSING if verdict.reason is Reason.NOT_REQUIRED else verdict.reason
+        raise GKMError(reason, verdict.message)
+    images.claims(announced.image, ref.target)
+    content, family = announced.content_digest, announced.family
+    wanted = CaptureClaim(announced.namespace, announced.hardware.key, content, family, announced.base)
+    registry, trusts = images.registry.within(VERIFY_SECONDS), images.verifier.trusts(ref, scope)
+    return statement.check(registry, ref, trusts, wanted, now)
 
 
 FAILURES_AT_ONCE: Final = 16
@@ -270,7 +258,7 @@ class CapturesReconciler:
     def __init__(
         self,
         observed: ObservedCaptures,
-        images: CapturedImages,
+        prove: Prove,
         writer: CaptureWriter,
         registry: str,
         settings: CapturedCaches,
@@ -282,7 +270,7 @@ class CapturesReconciler:
         backoff: Backoff = BACKOFF,
     ) -> None:
         self._observed = observed
-        self._images = images
+        self._prove = prove
         self._writer = writer
         self._trials = trials
         self._registry = registry
@@ -359,7 +347,7 @@ class CapturesReconciler:
     def _proven(self, node: str, announced: Announcement, *, cluster: bool) -> Announcement:
         """Return an announced capture as its signatures prove it: with the signed time, which decides from now on."""
         try:
-            return replace(announced, time=self._images.prove(announced, self._now(), cluster=cluster))
+            return replace(announced, time=self._prove(announced, self._now(), cluster=cluster))
         except GKMError:
             # Only this: a user of the namespace, who has no part in what the node announces, can cause the others.
             self._attempts.charge(node)

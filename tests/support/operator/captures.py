@@ -184,7 +184,7 @@ class CapturesProcess:
         self.controller = CapturesController(
             api,
             world.config,
-            world.images,
+            world.images.prove,
             now=lambda: world.now,
             clock=lambda: self.seconds,
             **options,

@@ -6,7 +6,7 @@ import pytest
 from gkm.api.config import Config, Policy, Verification
 from gkm.api.errors import GKMError, Reason
 from gkm_operator.captures.objects import Announcement, merged_announcements
-from gkm_operator.captures.reconciler import RegistryCaptures
+from gkm_operator.captures.reconciler import prove
 from gkm_operator.images import CheckedImages
 from support.agent.captured_registry import MADE, NOW, CapturedInRegistry, captured, captured_once, server
 from support.operator.captures import digest, reported_as
@@ -24,7 +24,7 @@ def proven(captured: CapturedInRegistry, **changes: object) -> bool:
     (announced,), _ = merged_announcements("ml-apps", [("node-1", report)], registry, NOW)  # type: ignore[list-item]
     claimed: Announcement = replace(announced, **changes)  # type: ignore[arg-type]
     try:
-        return RegistryCaptures(CheckedImages.of(config)).prove(claimed, NOW, cluster=False) == MADE
+        return prove(CheckedImages.of(config), claimed, NOW, cluster=False) == MADE
     except GKMError as error:
         assert error.reason is Reason.SIGNATURE_MISSING
         return False
