@@ -20,7 +20,7 @@ from gkm_operator.captures.controller import CapturesController
 from gkm_operator.captures.reconciler import prove
 from gkm_operator.computedomains.controller import DomainsController
 from gkm_operator.fabric.controller import FabricController
-from gkm_operator.health import HealthServer
+from gkm_operator.health import health_server
 from gkm_operator.hypernodes.controller import TopologyController
 from gkm_operator.images import CheckedImages
 from gkm_operator.installation import InstallationReport
@@ -116,7 +116,7 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
         report,
     )
     copies = CaCopies(api, arguments.webhook_configuration or (), namespace=own_namespace())
-    health = HealthServer(arguments.health, lambda: caches.synced)
+    health = health_server(arguments.health, lambda: caches.synced)
     metrics.READY.labels(PROGRAM).set_function(lambda: caches.synced)
     msgspec_warmup.warm_up()
     # Before the first request to the API server: while that is away, a restart by kubelet would not help.

@@ -18,7 +18,7 @@ from gkm_operator.admission import certificates
 from gkm_operator.admission.certificates import SHIPPED, Rotation, RotationTimes
 from gkm_operator.admission.https.server import AdmissionServer, Reviewer
 from gkm_operator.admission.validator import ImageValidator, VerdictCache, review_cache
-from gkm_operator.health import HealthServer
+from gkm_operator.health import health_server
 from gkm_operator.images import CheckedImages
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event, times: Rotat
     except OSError as error:  # its text names no file
         reason = error.strerror or str(error)
         raise CertificateUnusable(f"the certificate {certificate} with {key} cannot be used: {reason}") from error
-    health = HealthServer(arguments.health, server.ready.is_set, lambda: server.alive)
+    health = health_server(arguments.health, server.ready.is_set, lambda: server.alive)
     metrics.READY.labels(PROGRAM).set_function(server.ready.is_set)
 
     def ready() -> None:

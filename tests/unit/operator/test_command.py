@@ -14,7 +14,7 @@ from gkm.hoststate.command_line import Parser
 from gkm.hoststate.logs import JsonFormatter
 from gkm.kube.resources import MUTATING_WEBHOOKS
 from gkm.probes import addresses
-from gkm_operator.health import HealthServer
+from gkm_operator.health import health_server
 from gkm_operator.main import add_admission_flags
 from gkm_operator.webhooks import WebhookConfiguration
 from support.host.waiting import scaled
@@ -119,7 +119,7 @@ def test_a_log_line_is_json_with_its_fields() -> None:
 
 def test_health_is_served_until_it_is_closed() -> None:
     ready: list[str] = []
-    server = HealthServer(("127.0.0.1", 0), lambda: bool(ready))
+    server = health_server(("127.0.0.1", 0), lambda: bool(ready))
     server.start()
     base = f"http://127.0.0.1:{server.port}"
 

@@ -32,7 +32,7 @@ from gkm.kube.secrets import own_namespace
 from gkm.topology.providers import Provider, ProviderFactory, ProviderFailed
 
 from gkm_operator import metrics
-from gkm_operator.health import HealthServer
+from gkm_operator.health import health_server
 from gkm_operator.hypernodes.providers.channel import ProviderChannel
 from gkm_operator.hypernodes.providers.cluster_watch import ClusterSources
 from gkm_operator.hypernodes.providers.intake import InvalidTree, unpack
@@ -112,7 +112,7 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
     tree = TreeObject(api, arguments.name)
     running: list[ProviderRunner] = []
     # Before the first request to the API server: while that is away, a restart by kubelet would not help.
-    health = HealthServer(
+    health = health_server(
         arguments.health,
         lambda: any(runner.has_written for runner in running),
         lambda: all(runner.is_alive for runner in running),

@@ -1,6 +1,6 @@
 """A webhook whose event loop hangs or ended is not alive for kubelet."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,10 +9,11 @@ from threading import Event
 import pytest
 from gkm.api.config import Config
 from gkm.hoststate.command_line import Parser
+from gkm.probes.server import PageServer
 from gkm_operator.admission import command
 from gkm_operator.admission.https import server as https_server
 from gkm_operator.admission.https.server import AdmissionServer
-from gkm_operator.health import HealthServer
+from gkm_operator.health import health_server
 from gkm_operator.main import add_admission_flags
 from support.host import pages
 from support.host.waiting import scaled, until
@@ -25,20 +26,19 @@ from support.operator.webhook import (
 @contextmanager
 def command_running(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[AdmissionServer, str]]:
     """Run `gkm-operator admission` in a thread; yield its webhook server and the address of its pages."""
-    servers, pages_of = list[AdmissionServer](), list[HealthServer]()
+    servers, pages_of = list[AdmissionServer](), list[PageServer]()
 
     class RecordedServer(AdmissionServer):
         def start(self) -> None:
             servers.append(self)
             super().start()
 
-    class RecordedPages(HealthServer):
-        def start(self) -> None:
-            super().start()
-            pages_of.append(self)
+    def recorded_pages(address: tuple[str, int], ready: Callable[[], bool], alive: Callable[[], bool]) -> PageServer:
+        pages_of.append(health_server(address, ready, alive))
+        return pages_of[-1]
 
     monkeypatch.setattr(command, "AdmissionServer", RecordedServer)
-    monkeypatch.setattr(command, "HealthServer", RecordedPages)
+    monkeypatch.setattr(command, "health_server", recorded_pages)
     issued = issue(directory / "tls", ["127.0.0.1"])
     stop = Event()
     parser = Parser(prog="admission")
@@ -49,7 +49,7 @@ def command_running(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
     with ThreadPoolExecutor(1) as pool:
         ended = pool.submit(command.run, arguments, Config(), stop)
         try:
-            until(lambda: ended.done() or (pages_of and servers[0].ready.is_set()), "the webhook is served")
+            until(lambda: ended.done() or (servers and servers[0].ready.is_set()), "the webhook is served")
             if ended.done():
                 pytest.fail(f"the command ended with {ended.result()}")  # an error of the thread is raised here
             yield servers[0], f"127.0.0.1:{pages_of[0].port}"
