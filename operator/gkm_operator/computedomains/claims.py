@@ -19,7 +19,6 @@ FOUND_SECONDS, ABSENT_SECONDS = 60.0, 5.0
 BURST, PER_SECOND = 100, 10.0
 """Rate limit of reads for one namespace."""
 _MAX_CLAIMS, _MAX_NAMESPACES = 4096, 1024
-_LASTING = frozenset({403, 404})
 
 UNSEEN_SECONDS = 30.0
 """Seconds between two attempts to read a claim that decides about a domain and cannot be read."""
@@ -64,6 +63,6 @@ class ClaimReader:
         try:
             return tuple(dict.fromkeys(self._api.get(CLAIMS, name, namespace).device_classes()))
         except ApiError as error:
-            if error.status in _LASTING or error.unreadable:
+            if error.forbidden or error.not_found or error.unreadable:
                 return None
             raise

@@ -42,7 +42,6 @@ KINDS_SECONDS = 5.0
 REFUSED_SECONDS = 600.0
 """Seconds between two checks of the rights of the feature while it is off: most clusters never have them."""
 BACKOFF = Backoff(0.5, 60.0)
-_ADMINISTRATOR_MUST_ACT = (403, 404)
 
 
 class TaskGroupsBlocked(RuntimeError):
@@ -119,9 +118,9 @@ class TaskGroupsController(Controller):
         try:
             next(iter(self._api.list_pages(resource, limit=1)))
         except ApiError as error:
-            if error.status not in _ADMINISTRATOR_MUST_ACT:
-                raise
-            return error
+            if error.forbidden or error.not_found:
+                return error
+            raise
         return None
 
     def _wait_for_rights(self) -> bool:
