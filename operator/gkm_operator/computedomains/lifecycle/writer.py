@@ -23,9 +23,6 @@ from gkm_operator.computedomains import events, objects
 from gkm_operator.computedomains.objects import DesiredDomain, Json
 from gkm_operator.computedomains.watcher import DomainWatcher
 
-_SERVER_WIDE = frozenset({NO_RESPONSE, 429, 503, 504})
-"""HTTP statuses of an API server that is unavailable or overloaded, so that further requests are useless."""
-
 _MAX_EMITTED = 8192
 """Limit of remembered Events about lasting states; beyond it, the API server refuses a duplicate by its name."""
 
@@ -224,7 +221,7 @@ def run_all(*kinds: Iterable[Callable[[], None]]) -> None:
                 errors.append(error)
             except ApiError as error:
                 errors.append(error)
-                if error.status in _SERVER_WIDE:
+                if error.unavailable:
                     raise
                 if error.refused:
                     break
