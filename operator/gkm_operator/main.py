@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
-EXIT_FAILURE, EXIT_USAGE = 1, 2
-"""Exit codes: 1 for an error outside of the process, 2 for a wrong command line or configuration."""
+EXIT_FAILURE, EXIT_USAGE, EXIT_IN_USE = 1, 2, 3
+"""Exit codes: 1 for an error outside of the process, 2 for a wrong command line or configuration, 3 for GKM in use."""
 
 SERVICE_NAMES = "gkm-admission.gkm-system.svc,gkm-admission.gkm-system.svc.cluster.local"
 MAX_BUDGET_SECONDS = 8.0
@@ -84,6 +84,22 @@ def _check(path: Path | None) -> int:
     return 0
 
 
+def _uninstall_check(arguments: argparse.Namespace, _: Config, __: Event) -> int:
+    """Print the pods that use volumes of GKM or wait behind its gate; return 0 if there are none, else EXIT_IN_USE.
+
+    The chart runs it before it removes anything. `gkm uninstall --check` is the same for a person.
+    """
+    from gkm.kube.client import connect  # noqa: PLC0415 -- as in _command
+    from gkm.kube.volume_users import explanation, gated_pods, pods_with_volumes  # noqa: PLC0415
+
+    api = connect(arguments.kubeconfig, arguments.context)
+    users, gated = sorted(pods_with_volumes(api)), sorted(gated_pods(api))
+    found = bool(users or gated)
+    otherwise = f", or keep GKM: {arguments.otherwise}" if found and arguments.otherwise else ""
+    print_line(f"gkm-operator: {explanation(users, gated)}{otherwise}", error=found)
+    return EXIT_IN_USE if found else 0
+
+
 def _command(name: str) -> Run:
     """Return the function that runs a command; import only that command's modules."""
     if name == "admission":
@@ -91,9 +107,7 @@ def _command(name: str) -> Run:
 
         return admission
     if name == "uninstall-check":
-        from gkm_operator.uninstall_check import run as uninstall_check  # noqa: PLC0415
-
-        return uninstall_check
+        return _uninstall_check
     if name == "provider":
         from gkm_operator.hypernodes.providers.command import run as provider  # noqa: PLC0415
 
