@@ -7,30 +7,25 @@ group of which pods hold only a part stays where the plan has it: its other pods
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from gkm.packing.inventory import Inventory
 from gkm.packing.plan import plan
 from gkm.packing.values import Group, Node, Plan, Request, TooLargeError
 
 
-@dataclass(frozen=True, slots=True)
-class PodGpus:
-    """The GPUs that pods of a run use on each node, and which of these nodes have a known place."""
-
-    gpus: Mapping[str, int]
-    nodes: Sequence[Node]
-
-
-def following(request: Request, plans: Sequence[Sequence[Group]], held: PodGpus) -> tuple[Group, ...]:
+def following(
+    request: Request, plans: Sequence[Sequence[Group]], held: Mapping[str, int], nodes: Sequence[Node]
+) -> tuple[Group, ...]:
     """Return the groups of a new plan that matches where pods run.
 
-    `plans` are the run's plans, the current one first.
+    `plans` are the run's plans, the current one first. `held` are the GPUs that its pods use by node, and `nodes` those
+    of these nodes that have a known place.
     """
     current, *older = plans
-    rest = Counter(held.gpus)
+    rest = Counter(held)
     found = {group.index: group for group in current if _take(rest, group)}
-    places = {node.name: node.place for node in held.nodes}
+    places = {node.name: node.place for node in nodes}
     sizes = {group.index: group.gpus for group in current}
     for group in (group for groups in older for group in groups):
         if group.index in found or sizes.get(group.index) != group.gpus:
@@ -38,7 +33,7 @@ def following(request: Request, plans: Sequence[Sequence[Group]], held: PodGpus)
         if all(places.get(name, group.place) == group.place for name, _ in group.nodes) and _take(rest, group):
             found[group.index] = group
     open_groups = [group for group in current if group.index not in found]
-    found.update((group.index, group) for group in _regrouped(request, open_groups, rest, held.nodes))
+    found.update((group.index, group) for group in _regrouped(request, open_groups, rest, nodes))
     return tuple(found.get(group.index, group) for group in current)
 
 

@@ -44,13 +44,13 @@ def followed(
     Nodes that the run excludes by its request are followed only if the current plan has them already.
     """
     # numpy is loaded with the first run.
-    from gkm.packing.replanning.following import PodGpus, following  # noqa: PLC0415
+    from gkm.packing.replanning.following import following  # noqa: PLC0415
 
     current = plans[-1]
     allowed = {node: gpus for node, gpus in held.items() if node in current.claims or _is_wanted(node, demand, index)}
     nodes = tuple(_located(allowed, plan_locations(current), demand, index))
     newest_first = [plan.groups for plan in reversed(plans)]
-    groups = following(request, newest_first, PodGpus(allowed, nodes))
+    groups = following(request, newest_first, allowed, nodes)
     return replace(current, groups=groups, claims=claims_of(groups))
 
 
