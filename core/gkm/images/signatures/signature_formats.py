@@ -151,7 +151,7 @@ def parse_bundle(
         return Signature(SignatureForm.BUNDLE, problem=problem)
     return Signature(
         SignatureForm.BUNDLE,
-        pre_authentication_encoding(IN_TOTO, envelope.payload),
+        pre_authentication_encoding(envelope.payload),
         envelope.signatures[0].sig,
         claims,
         envelope.payload,
@@ -175,7 +175,7 @@ def parse_legacy_attestation(raw: bytes, annotations: dict[str, str], predicate_
     if problem:
         return Signature(SignatureForm.LEGACY, problem=problem)
     certificate, entry = _annotated(annotations)
-    signed = pre_authentication_encoding(IN_TOTO, envelope.payload)
+    signed = pre_authentication_encoding(envelope.payload)
     signature = envelope.signatures[0].sig
     return Signature(SignatureForm.LEGACY, signed, signature, claims, envelope.payload, certificate, entry)
 
@@ -192,9 +192,9 @@ def _claims(payload: bytes, predicate_type: str, check: Callable[[bytes], None])
     return tuple(f"sha256:{digest['sha256']}" for digest in subjects if "sha256" in digest), ""
 
 
-def pre_authentication_encoding(payload_type: str, payload: bytes) -> bytes:
-    """Return the bytes that a DSSE signature covers (DSSE 1.0, "PAE")."""
-    return b"DSSEv1 %d %s %d %s" % (len(payload_type), payload_type.encode(), len(payload), payload)
+def pre_authentication_encoding(payload: bytes) -> bytes:
+    """Return the bytes that a DSSE signature of an in-toto statement covers (DSSE 1.0, "PAE")."""
+    return b"DSSEv1 %d %s %d %s" % (len(IN_TOTO), IN_TOTO.encode(), len(payload), payload)
 
 
 def _annotated(annotations: dict[str, str]) -> tuple[bytes, LogEntry | None]:

@@ -98,7 +98,7 @@ def statement(ref: Reference, predicate_type: str, predicate: Mapping[str, Any])
 
 def attestation(payload: bytes, signer: ImageSigner) -> bytes:
     """Return a signed statement as a bundle v0.3; raises the errors of the log."""
-    signature = signer.key.sign(signature_formats.pre_authentication_encoding(IN_TOTO, payload))
+    signature = signer.key.sign(signature_formats.pre_authentication_encoding(payload))
     envelope = bundles.DSSEEnvelope(payload, IN_TOTO, [bundles.EnvelopeSignature(signature)])
     log, certificates = signer.log, signer.certificates
     material = bundles.VerificationMaterial(
