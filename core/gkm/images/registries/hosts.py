@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from copy import copy
 from typing import Self
@@ -161,10 +162,10 @@ class UnexpectedStatus(GKMError):
     status: int = 0
 
 
-def failure(ref: Reference, status: int, verb: str, retry_after: str = "") -> UnexpectedStatus:
+def failure(ref: Reference, status: int, verb: str, headers: Mapping[str, str]) -> UnexpectedStatus:
     """Return the error for an unexpected response status; `verb` names the attempted operation ("read", "written").
 
-    `retry_after` is the header of the response.
+    `headers` are those of the response.
     """
     message, about, pause = f"{ref} cannot be {verb}: the registry answers {status}", "", 0.0
     hint: str = ""
@@ -174,7 +175,7 @@ def failure(ref: Reference, status: int, verb: str, retry_after: str = "") -> Un
         reason, hint = Reason.NOT_FOUND, "check repository, tag and digest"
         message = f"{ref} does not exist in its registry"
     else:
-        reason, pause = Reason.REGISTRY_UNAVAILABLE, requested_pause(retry_after)
+        reason, pause = Reason.REGISTRY_UNAVAILABLE, requested_pause(headers.get("Retry-After", ""))
         if status == TOO_MANY_REQUESTS:
             hint = "it limits how often it is asked: try again later, or log in"
     error = UnexpectedStatus(reason, message, hint, about, retry_after=pause)

@@ -304,8 +304,7 @@ class Registry(RegistryWrites):
         with self.send(source, ref.repository, request, "pull", deadline) as response:
             if response.status not in (OK, _PARTIAL):
                 missing = path.startswith("referrers/") and response.status in _NO_REFERRERS_API
-                status, retry_after = response.status, response.headers.get("Retry-After", "")
-                raise failure(ref, NOT_FOUND if missing else status, "read", retry_after)
+                raise failure(ref, NOT_FOUND if missing else response.status, "read", response.headers)
             yield response
 
 

@@ -37,7 +37,7 @@ class RegistryWrites(RegistryHosts):
         request = RegistryRequest("HEAD", self.url(ref.registry, ref.repository, f"blobs/{descriptor.digest}"))
         with self.send(ref.registry, ref.repository, request, _ACTIONS, self.deadline()) as response:
             if response.status not in (OK, NOT_FOUND):
-                raise failure(ref, response.status, "written", response.headers.get("Retry-After", ""))
+                raise failure(ref, response.status, "written", response.headers)
             return bool(response.status == OK)
 
     def mount_blob(self, ref: Reference, descriptor: Descriptor, source: Reference) -> bool:
@@ -79,7 +79,7 @@ class RegistryWrites(RegistryHosts):
             try:
                 with self.send(ref.registry, ref.repository, request, _ACTIONS, deadline) as response:
                     if response.status != _CREATED:
-                        raise _refusal(ref, response.status, response.headers.get("Retry-After", ""))
+                        raise _refusal(ref, response.status, response.headers)
                     read_body(response, MAX_RESPONSE_BYTES, deadline)
                     return
             except GKMError as error:
@@ -120,7 +120,7 @@ class RegistryWrites(RegistryHosts):
                     other,
                 )
             if response.status not in (OK, _ACCEPTED, NOT_FOUND):
-                raise failure(ref, response.status, "deleted", response.headers.get("Retry-After", ""))
+                raise failure(ref, response.status, "deleted", response.headers)
 
     def _session(self, ref: Reference, deadline: float) -> str:
         """Return the upload address; a host other than the registry's receives no credentials."""
@@ -132,13 +132,13 @@ class RegistryWrites(RegistryHosts):
         """Send a write request; return the headers of the response."""
         with self.send(ref.registry, ref.repository, request, _ACTIONS, deadline) as response:
             if response.status != expected:
-                raise failure(ref, response.status, "written", response.headers.get("Retry-After", ""))
+                raise failure(ref, response.status, "written", response.headers)
             read_body(response, MAX_RESPONSE_BYTES, deadline)
             return response.headers
 
 
-def _refusal(ref: Reference, status: int, retry_after: str) -> GKMError:
-    cause = failure(ref, status, "written", retry_after)
+def _refusal(ref: Reference, status: int, headers: Mapping[str, str]) -> GKMError:
+    cause = failure(ref, status, "written", headers)
     if status not in RETRYABLE_STATUSES:
         return cause
     hint = "try again later: stored blobs are not sent again"
