@@ -5,7 +5,6 @@ A layout may come from a stranger, and GKM reads its files with its own permissi
 
 import os
 import stat
-from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
@@ -18,16 +17,16 @@ LAYOUT_FILE, INDEX_FILE = "oci-layout", "index.json"
 BLOBS = ("blobs", "sha256")
 
 
+def blob_parts(digest: str) -> tuple[str, ...]:
+    """Return the path of a blob's file in an OCI layout, in parts."""
+    return *BLOBS, digest.removeprefix("sha256:")
+
+
 def small_blob(root: Path, descriptor: Descriptor, limit: int) -> bytes:
     """Return the bytes of a small blob of an OCI layout after checking its digest; raises as `read_small`."""
-    raw = read_small(root, (*BLOBS, descriptor.digest.removeprefix("sha256:")), limit)
+    raw = read_small(root, blob_parts(descriptor.digest), limit)
     check_blob(LocalBlob.from_bytes(raw, "").descriptor, descriptor, str(root))
     return raw
-
-
-def checked_blobs(root: Path, descriptors: Iterable[Descriptor]) -> tuple[LocalBlob, ...]:
-    """Return blobs of an OCI layout as local files, each checked; raises as `checked`."""
-    return tuple(LocalBlob(each, checked(root, each)) for each in descriptors)
 
 
 def checked(root: Path, descriptor: Descriptor) -> Path:
@@ -35,7 +34,7 @@ def checked(root: Path, descriptor: Descriptor) -> Path:
 
     Raises as `open_file`, or GKMError with the reason DIGEST_MISMATCH.
     """
-    parts = (*BLOBS, descriptor.digest.removeprefix("sha256:"))
+    parts = blob_parts(descriptor.digest)
     hasher = StreamHasher()
     with os.fdopen(open_file(root, parts), "rb", buffering=0) as file:
         size = os.fstat(file.fileno()).st_size

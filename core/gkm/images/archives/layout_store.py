@@ -20,7 +20,16 @@ from msgspec import Struct
 
 from gkm.api.errors import GKMError, Reason
 from gkm.hoststate import files
-from gkm.images.archives.layout_files import BLOBS, INDEX_FILE, LAYOUT_FILE, checked, open_file, read_small
+from gkm.images.archives.layout_files import (
+    BLOBS,
+    INDEX_FILE,
+    LAYOUT_FILE,
+    blob_parts,
+    checked,
+    open_file,
+    read_small,
+    small_blob,
+)
 from gkm.images.archives.local_source import LocalSource
 from gkm.images.archives.oci_layout import REF_NAME, read_index
 from gkm.images.local_image import PIECE_BYTES, ByteCounter, LocalBlob, StreamHasher, check_blob, wrong_blob
@@ -68,7 +77,7 @@ class LayoutStore(LocalSource):
 
     def pieces(self, ref: Reference, descriptor: Descriptor) -> Iterator[bytes]:
         """Yield the bytes of a blob in the layout; raise GKMError if its size is wrong."""
-        with os.fdopen(open_file(self._root, _parts(descriptor.digest)), "rb", buffering=0) as file:
+        with os.fdopen(open_file(self._root, blob_parts(descriptor.digest)), "rb", buffering=0) as file:
             size = os.fstat(file.fileno()).st_size
             if size != descriptor.size:
                 raise wrong_blob(ref.name, descriptor, f"{size} bytes long, its manifest says {descriptor.size}")
@@ -102,7 +111,7 @@ class LayoutStore(LocalSource):
 
     def blob_exists(self, ref: Reference, descriptor: Descriptor) -> bool:  # noqa: ARG002 -- see ImageStore
         """Return whether the layout has the whole blob; an interrupted write may have left a part of it."""
-        if not self._root.joinpath(*_parts(descriptor.digest)).exists():
+        if not self._root.joinpath(*blob_parts(descriptor.digest)).exists():
             return False
         try:
             return bool(checked(self._root, descriptor))
@@ -209,23 +218,17 @@ class LayoutStore(LocalSource):
         return listed.media_type not in ACCEPTED_MEDIA_TYPES or not self._read(listed, MAX_MANIFEST_BYTES).attached()[0]
 
     def _read(self, listed: Descriptor, limit: int) -> Manifest:
-        raw = read_small(self._root, _parts(listed.digest), limit)
-        check_blob(LocalBlob.from_bytes(raw, "").descriptor, listed, str(self._root))
-        return Manifest(raw, listed.media_type, listed.digest)
+        return Manifest(small_blob(self._root, listed, limit), listed.media_type, listed.digest)
 
     def _unlisted(self, ref: Reference, digest: str, limit: int) -> Manifest:
         """Return a manifest that another one names: an image of an index, or a referrer."""
-        if not self._root.joinpath(*_parts(digest)).exists():
+        if not self._root.joinpath(*blob_parts(digest)).exists():
             raise GKMError(Reason.NOT_FOUND, f"{ref} does not exist: the layout has no such blob")
-        raw = read_small(self._root, _parts(digest), limit)
+        raw = read_small(self._root, blob_parts(digest), limit)
         check_blob(LocalBlob.from_bytes(raw, "").descriptor, Descriptor("", digest, len(raw)), ref.name)
         stated = decode(raw, _Stated, f"manifest {digest}")
         kind = stated.media_type or (OCI_MANIFEST if stated.manifests is None else OCI_INDEX)
         return Manifest(raw, kind, digest)
-
-
-def _parts(digest: str) -> tuple[str, ...]:
-    return *BLOBS, digest.removeprefix("sha256:")
 
 
 def _saved_by_cosign(tag: str, listed: list[Descriptor]) -> list[Descriptor]:

@@ -18,7 +18,7 @@ from gkm.images.archives.layout_files import (
     BLOBS,
     INDEX_FILE,
     LAYOUT_FILE,
-    checked_blobs,
+    checked,
     read_small,
     small_blob,
 )
@@ -89,8 +89,8 @@ def open_layout(path: Path, *, elsewhere: int = 0) -> LocalImage:
     described = manifest.image()
     config = small_blob(path, described.config, MAX_CONFIG_BYTES)
     labels = read_config(config, str(path)).labels
-    blobs = LocalBlob(described.config, config), *checked_blobs(path, described.layers[elsewhere:])
-    return LocalImage(manifest.raw, manifest.media_type, blobs, labels)
+    layers = [LocalBlob(each, checked(path, each)) for each in described.layers[elsewhere:]]
+    return LocalImage(manifest.raw, manifest.media_type, (LocalBlob(described.config, config), *layers), labels)
 
 
 def read_index(path: Path) -> ImageIndex:
