@@ -15,7 +15,7 @@ from gkm.topology.nodes import Node
 from gkm.topology.trees.guard import GuardState, Places, judge, places_of_hypernodes, places_of_labels, places_of_tree
 from gkm.topology.trees.hypernode_objects import own
 from gkm.topology.trees.merge import Named, Snapshot
-from gkm.topology.trees.topologies import PREFIX, node_labels
+from gkm.topology.trees.topologies import node_labels
 from gkm.topology.trees.tree import Tree
 from gkm.topology.trees.volcano import volcano
 
@@ -154,6 +154,6 @@ class TreeReconciler:
 
     def _shown(self, kind: str) -> Places:
         if kind == "Node":
-            return places_of_labels(((node.name, node.labels) for node in self._watcher.nodes.values()), PREFIX)
+            return places_of_labels((node.name, node.labels) for node in self._watcher.nodes.values())
         levels = [level.name for level in self._settings.levels]
         return places_of_hypernodes(own(self._watcher.hypernodes.values(), levels).values())

@@ -5,20 +5,19 @@ cluster with new cables. Such a result is applied only after several rounds. Los
 lost their places are included for WINDOW_SECONDS, or until they have them again.
 """
 
-import re
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from gkm.api.topology_settings import TopologyGuard
+from gkm.api.topology_settings import LEVEL_LABELS, TopologyGuard
 from gkm.topology.hypernodes import HyperNode
 from gkm.topology.placements import placements
+from gkm.topology.trees.names import OWN_LABEL_VALUE
 from gkm.topology.trees.tree import Tree
 
 WINDOW_SECONDS = 86_400.0
 GROWTH_PERCENT = 10
 """How many percent of affected nodes may be added between rounds for a change to be the same."""
-_OWN = re.compile(r"node-[0-9a-f]{20}", re.ASCII)  # gkm.topology.names.own_label_value
 
 Places = Mapping[str, Mapping[str, str]]
 """The domain of each placed node, by level."""
@@ -141,13 +140,13 @@ def places_of_hypernodes(hypernodes: Iterable[HyperNode]) -> Places:
     return {level: {node: place[at] for node, place in places if place[at]} for at, level in enumerate(levels)}
 
 
-def places_of_labels(nodes: Iterable[tuple[str, Mapping[str, str]]], prefix: str) -> Places:
-    """Return the place of each node in its labels with a prefix, without nodes that are their own domain."""
+def places_of_labels(nodes: Iterable[tuple[str, Mapping[str, str]]]) -> Places:
+    """Return the place of each node in the labels that GKM writes, without nodes that are their own domain."""
     places: dict[str, dict[str, str]] = {}
     for node, labels in nodes:
         for key, value in labels.items():
-            if key.startswith(prefix) and not _OWN.fullmatch(value):
-                places.setdefault(key.removeprefix(prefix), {})[node] = value
+            if key.startswith(LEVEL_LABELS) and not OWN_LABEL_VALUE.fullmatch(value):
+                places.setdefault(key.removeprefix(LEVEL_LABELS), {})[node] = value
     return places
 
 

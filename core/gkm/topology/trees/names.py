@@ -14,6 +14,8 @@ _LABEL_VALUE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re
 _DIGEST = 20
 # No readable name ends like a hashed one, so that no provider can name a domain like another one.
 _LOOKS_HASHED = re.compile(rf"(?:^|-)[0-9a-f]{{{_DIGEST}}}$")
+OWN_LABEL_VALUE = re.compile(rf"node-[0-9a-f]{{{_DIGEST}}}", re.ASCII)
+"""The values that `own_label_value` returns."""
 _UNREADABLE = re.compile(r"[^a-z0-9]+")
 _SLUG = 20
 

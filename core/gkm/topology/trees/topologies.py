@@ -11,16 +11,14 @@ from gkm.api.topology_settings import LEVEL_LABELS, Topology
 from gkm.topology.trees.names import label_value, own_label_value
 from gkm.topology.trees.tree import Tree
 
-PREFIX = LEVEL_LABELS
-"""Labels with this prefix belong to GKM: stale ones are removed from a node."""
 _HOSTNAME = "kubernetes.io/hostname"
 _HOST, _LEVEL = "host", "level-"
 _LONGEST_VALUE = 63
 
 
 def level_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    """Return the labels of a node that GKM writes for levels of the topology."""
-    return {key: value for key, value in labels.items() if key.startswith(PREFIX)}
+    """Return the labels of a node that GKM writes for levels of the topology; stale ones are removed from a node."""
+    return {key: value for key, value in labels.items() if key.startswith(LEVEL_LABELS)}
 
 
 def difference(found: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str | None]:
@@ -45,7 +43,7 @@ def node_labels(tree: Tree, settings: Topology) -> Mapping[str, Mapping[str, str
                 else label_value(level, domain.name, domain.identity, hashed=hashed)
             )
             for position in range(domain.first, domain.end):
-                labels[position][PREFIX + level] = value
+                labels[position][LEVEL_LABELS + level] = value
     return dict(zip(tree.nodes, labels, strict=True))
 
 
@@ -65,7 +63,10 @@ def grove(settings: Topology, name: str) -> dict[str, Any]:
     If GKM writes a Topology of KAI, Grove uses that one and reports drift. Otherwise Grove makes its own.
     """
     levels = [
-        *({"domain": _grove_domain(level.name), "key": PREFIX + level.name} for level in reversed(settings.levels)),
+        *(
+            {"domain": _grove_domain(level.name), "key": LEVEL_LABELS + level.name}
+            for level in reversed(settings.levels)
+        ),
         {"domain": _HOST, "key": _HOSTNAME},
     ]
     bound = [{"schedulerName": "kai-scheduler", "topologyReference": settings.kai}] if settings.kai else []
@@ -103,7 +104,7 @@ def node_features(tree: Tree, settings: Topology, namespace: str) -> Iterator[di
 
 
 def _topology(api_version: str, name: str, settings: Topology) -> dict[str, Any]:
-    keys = [*(PREFIX + level.name for level in reversed(settings.levels)), _HOSTNAME]
+    keys = [*(LEVEL_LABELS + level.name for level in reversed(settings.levels)), _HOSTNAME]
     return {
         "apiVersion": api_version,
         "kind": "Topology",

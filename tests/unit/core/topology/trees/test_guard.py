@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 import pytest
-from gkm.api.topology_settings import TopologyGuard
+from gkm.api.topology_settings import LEVEL_LABELS, TopologyGuard
 from gkm.topology.hypernodes import HyperNode, Member
 from gkm.topology.trees.guard import (
     WINDOW_SECONDS,
@@ -14,6 +14,7 @@ from gkm.topology.trees.guard import (
     places_of_labels,
     places_of_tree,
 )
+from gkm.topology.trees.names import own_label_value
 from gkm.topology.trees.tree import Domain, Tree
 from hypothesis import given
 from hypothesis import strategies as st
@@ -260,5 +261,6 @@ def test_hypernodes_show_places_at_levels_that_are_not_configured() -> None:
 
 
 def test_labels_show_places_and_domains_of_a_nodes_own_are_none() -> None:
-    nodes = [("a", {"l/rack": "r1", "l/block": f"node-{'0' * 20}", "rack": "x"}), ("b", {"l/block": "node-1"})]
-    assert places_of_labels(nodes, "l/") == {"rack": {"a": "r1"}, "block": {"b": "node-1"}}
+    rack, block = f"{LEVEL_LABELS}rack", f"{LEVEL_LABELS}block"
+    nodes = [("a", {rack: "r1", block: own_label_value("block", "a"), "rack": "x"}), ("b", {block: "node-1"})]
+    assert places_of_labels(nodes) == {"rack": {"a": "r1"}, "block": {"b": "node-1"}}
