@@ -16,7 +16,8 @@ import msgspec
 from gkm.api.errors import GKMError, Reason
 from gkm.hoststate.bounded_command import BoundedCommand, RunFailed
 from gkm.images.registries.auth import Credentials, Login
-from gkm.images.registries.credentials import DOCKER_HUB, MAX_CONFIG_BYTES, DockerConfig, Keyring, parse, split_server
+from gkm.images.registries.credentials import MAX_CONFIG_BYTES, DockerConfig, Keyring, parse, split_server
+from gkm.images.registries.host_rules import DOCKER_HUB
 from msgspec import Struct
 
 DOCKER_HUB_SERVER = "https://index.docker.io/v1/"

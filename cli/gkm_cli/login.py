@@ -21,7 +21,6 @@ from gkm.hoststate.escaping import escape
 from gkm.images.reference import Reference
 from gkm.images.registries.auth import Login
 from gkm.images.registries.credentials import (
-    DOCKER_HUB,
     MAX_SECRET_CHARACTERS,
     AuthEntry,
     DockerConfig,
@@ -29,6 +28,7 @@ from gkm.images.registries.credentials import (
     parse,
     split_server,
 )
+from gkm.images.registries.host_rules import DOCKER_HUB
 
 from gkm_cli import credential_helpers
 from gkm_cli.credential_helpers import DOCKER_HUB_SERVER, configs, content_of, helper_names, is_same_server

@@ -24,6 +24,7 @@ from gkm.api.config import Registries
 from gkm.api.errors import GKMError, Reason
 from gkm.images.reference import Reference
 from gkm.images.registries.auth import Credentials, Login
+from gkm.images.registries.host_rules import DOCKER_HUB
 
 KEYS = (".dockerconfigjson", ".dockercfg")
 """The data keys of Secrets of type kubernetes.io/dockerconfigjson and kubernetes.io/dockercfg."""
@@ -31,7 +32,6 @@ MAX_CONFIG_BYTES = 1 << 20
 """The largest Secret that Kubernetes stores."""
 MAX_ENTRIES = 1024
 MAX_SECRET_CHARACTERS = 64 << 10
-DOCKER_HUB = "docker.io"
 _DOCKER_HUB_KEY = "index.docker.io"
 """The key that docker writes for Docker Hub: https://index.docker.io/v1/."""
 _MAX_SERVER = 1024

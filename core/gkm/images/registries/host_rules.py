@@ -14,8 +14,9 @@ from gkm.images.registries import addresses
 from gkm.images.registries.addresses import NetworkKind
 
 _Endpoint = tuple[str, int]
-_HUB = "docker.io"
-_HUB_HOSTS = ("registry-1.docker.io", "auth.docker.io")
+DOCKER_HUB = "docker.io"
+HUB_REGISTRY, HUB_AUTH = "registry-1.docker.io", "auth.docker.io"
+"""References name docker.io, an index: these are the hosts of its registry and of its token server."""
 _HTTPS_PORT = 443
 _GLOB = frozenset("*?[]")
 
@@ -43,8 +44,8 @@ class HostRules:
         mirrors = [mirror for host in registries.hosts.values() for mirror in host.mirrors]
         allowed = [pattern.partition("/")[0] for pattern in registries.allow]
         named = [host for host in allowed if not _GLOB & set(_without_brackets(host))]
-        if _HUB in (*registries.hosts, *named):
-            named += _HUB_HOSTS
+        if DOCKER_HUB in (*registries.hosts, *named):
+            named += (HUB_REGISTRY, HUB_AUTH)
         plain = frozenset(name for name, host in registries.hosts.items() if host.plain_http)
         return cls(
             frozenset(_endpoints((*registries.hosts, *own.auth_hosts), plain)),

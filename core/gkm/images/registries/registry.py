@@ -30,6 +30,7 @@ from gkm.images.manifest import (
     parse_referrers,
 )
 from gkm.images.reference import Reference
+from gkm.images.registries.host_rules import DOCKER_HUB, HUB_REGISTRY
 from gkm.images.registries.hosts import failure
 from gkm.images.registries.transport import NOT_FOUND, OK, RegistryRequest, read_body, read_chunks
 from gkm.images.registries.writes import RegistryWrites
@@ -64,7 +65,6 @@ _FAULTS_OF_A_SOURCE = frozenset(
 _NEXT_PAGE = re.compile(r'<[^<>?]{0,1024}\?([^<>]{1,1024})>\s*;\s*rel="?next"?')
 _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-[0-9]{1,18}/(?:[0-9]{1,18}|\*)")
 NAMESPACE = "ns"
-_HUB, _HUB_REGISTRY = "docker.io", "registry-1.docker.io"
 
 
 class _Tags(Struct):
@@ -319,7 +319,7 @@ def _too_many_referrers(ref: Reference) -> GKMError:
 
 def is_mirror(host: str, registry: str) -> bool:
     """Return whether `host` is a mirror for images of `registry`."""
-    return host != registry and (registry, host) != (_HUB, _HUB_REGISTRY)
+    return host != registry and (registry, host) != (DOCKER_HUB, HUB_REGISTRY)
 
 
 def path_at(host: str, registry: str, path: str) -> str:

@@ -36,7 +36,7 @@ from gkm.images.registries.connections import (
     open_exchange,
     proxy_for,
 )
-from gkm.images.registries.host_rules import HostRules
+from gkm.images.registries.host_rules import DOCKER_HUB, HUB_AUTH, HUB_REGISTRY, HostRules
 
 _LOG = logging.getLogger(__name__)
 OK, UNAUTHORIZED, FORBIDDEN, NOT_FOUND, TOO_MANY_REQUESTS = 200, 401, 403, 404, 429
@@ -103,8 +103,7 @@ class Transport:
         self.registry = registry
         self.limits = limits
         self.host = registries.host(registry)
-        # docker.io names an index; its registry has another host
-        host = "registry-1.docker.io" if registry == "docker.io" else registry
+        host = HUB_REGISTRY if registry == DOCKER_HUB else registry
         self.base = f"{'http' if self.host.plain_http else 'https'}://{host}"
         """The root of the registry's API."""
         try:
@@ -186,8 +185,8 @@ class Transport:
 
     def _auth_origins(self, registries: Registries) -> Iterator[tuple[str, str, int]]:
         """Yield the token servers beside the registry itself; one is plain http only if the configuration states it."""
-        if self.registry == "docker.io":
-            yield "https", "auth.docker.io", 443
+        if self.registry == DOCKER_HUB:
+            yield "https", HUB_AUTH, 443
         for host in self.host.auth_hosts:
             plain = registries.host(host).plain_http
             try:
