@@ -18,6 +18,8 @@ MAX_BYTES = 4 << 20
 READ_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 """Flags to read a file that others can replace: no link is followed, and a pipe does not block."""
 READ_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+CREATE_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+"""Flags to write a file that must not exist."""
 
 
 class UnreadableState(ValueError):

@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from gkm.hoststate.files import closing
+from gkm.hoststate.files import CREATE_FILE, closing
 from gkm.mounts import layer_walk
 from gkm.mounts.layer_walk import LayerFile, LayerTooLarge, TooManyBytes
 from gkm.mounts.link_farm import MountedView
 
 MAX_FILES: Final = 200_000
 """Limit of files and directories in one copy, without the files of the layers below, whose image has a limit."""
-_WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _CHUNK: Final = 1 << 20
 BLOCK_BYTES: Final = 4096
 """Size that the smallest file is counted with."""
@@ -95,7 +94,7 @@ class _Copier:
                 "disk space can hold"
             )
         destination.mkdir(0o700, parents=True, exist_ok=True)
-        with os.fdopen(os.open(destination / name, _WRITE, 0o400), "wb") as target:
+        with os.fdopen(os.open(destination / name, CREATE_FILE, 0o400), "wb") as target:
             # A file that grows meanwhile is copied up to its first size.
             expected = status.st_size
             while expected and (part := os.read(source, min(_CHUNK, expected))):

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from gkm.api.errors import GKMError, Reason
+from gkm.hoststate.files import CREATE_FILE
 from gkm.images.archives.archive import ByteStream, TarMember, joined, members
 from gkm.images.archives.compression import inflated
 from gkm.images.archives.member_names import checked_path
@@ -63,7 +64,6 @@ MAX_BATCH = 256
 MAX_WAITING = WRITERS + 2
 """Limit of batches that wait for or are in a thread; each keeps at most twice BATCH_BYTES in memory."""
 FILE_MODE, EXECUTABLE_MODE = 0o444, 0o555
-_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 GRACE_SECONDS = 120.0
 MIN_BYTES_PER_SECOND = 4 << 20
 """The slowest accepted rate of uncompressed bytes. A slow disk writes five times as fast."""
@@ -175,7 +175,7 @@ class FileWriter:
 
     def _create(self, path: str, mode: int) -> int:
         try:
-            descriptor = os.open(f"{self.destination}/{path}", _FLAGS, mode)
+            descriptor = os.open(f"{self.destination}/{path}", CREATE_FILE, mode)
         except FileExistsError as error:
             raise conflict(path) from error
         if mode not in self._as_created:

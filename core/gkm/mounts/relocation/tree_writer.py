@@ -12,14 +12,13 @@ from pathlib import Path
 from resource import getpagesize
 from typing import Final
 
-from gkm.hoststate.files import READ_DIRECTORY, READ_FILE, closing
+from gkm.hoststate.files import CREATE_FILE, READ_DIRECTORY, READ_FILE, closing
 from gkm.mounts.relocation import triton, vllm
 from gkm.mounts.relocation.mount_path import MountPath
 from gkm.mounts.relocation.rewrite_result import RewriteResult, encoded_length
 from gkm.runtimes.triton import GROUP
 from gkm.runtimes.vllm import INDEX
 
-_WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_MODE: Final = 0o444
 _DIRECTORY_MODE: Final = 0o755
 """Mode of directories: a pod that is not root must be able to enter."""
@@ -258,7 +257,7 @@ def _write(path: str, data: bytes) -> None:
     Raises:
         OSError: the file exists already, or a disk operation failed.
     """
-    with closing(os.open(path, _WRITE, _FILE_MODE)) as descriptor:
+    with closing(os.open(path, CREATE_FILE, _FILE_MODE)) as descriptor:
         os.fchmod(descriptor, _FILE_MODE)
         while data:
             data = data[os.write(descriptor, data) :]
