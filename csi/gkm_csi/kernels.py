@@ -33,7 +33,7 @@ SCAN_SECONDS: Final = 5.0
 END_SECONDS: Final = 1.0
 """Seconds for the last scan at unmount: kubelet's other calls wait."""
 _LOG = logging.getLogger(__name__)
-_Size = tuple[int, int]
+LayerState = tuple[int, int]
 OpenLayers = Callable[[VolumeRecord], AbstractContextManager[tuple[MountedView, Sequence[int]]]]
 """A function that opens the mount of a volume and its lower layers."""
 MAX_ENTRIES: Final = 100_000
@@ -51,6 +51,11 @@ def used_bytes(usage: os.statvfs_result) -> int:
     return (usage.f_blocks - usage.f_bfree) * usage.f_frsize
 
 
+def layer_state(usage: os.statvfs_result) -> LayerState:
+    """Return the free blocks and inodes of a private layer: any write changes one of them."""
+    return usage.f_bfree, usage.f_ffree
+
+
 class KernelWatch:
     """Scans mounted volumes that have a cache and a private layer, and keeps the latest result of each."""
 
@@ -58,7 +63,7 @@ class KernelWatch:
         self._open_layers = open_layers
         self._measured = measured
         self._lock = threading.Lock()
-        self._scanned: dict[str, tuple[_Size, RuntimeMisses]] = {}
+        self._scanned: dict[str, tuple[LayerState, RuntimeMisses]] = {}
         self._pending: set[str] = set()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="kernels")
 
@@ -70,13 +75,13 @@ class KernelWatch:
         """Scan a volume soon, if its usage has changed since its last scan."""
         if not record.is_private or not record.digest or not used_bytes(usage):
             return
-        volume, size = record.volume_id, _size(usage)
+        volume, state = record.volume_id, layer_state(usage)
         with self._lock:
             known = self._scanned.get(volume)
-            if volume in self._pending or (known is not None and known[0] == size):
+            if volume in self._pending or (known is not None and known[0] == state):
                 return
             self._pending.add(volume)
-        self._pool.submit(self._scan_soon, record, size)
+        self._pool.submit(self._scan_soon, record, state)
 
     def ended(self, record: VolumeRecord, usage: os.statvfs_result) -> RuntimeMisses:
         """Scan a volume a last time before its unmount.
@@ -87,7 +92,7 @@ class KernelWatch:
         if used_bytes(usage):
             with self._lock:
                 known = self._scanned.get(record.volume_id)
-            is_current = known is not None and known[0] == _size(usage)
+            is_current = known is not None and known[0] == layer_state(usage)
             misses = known[1] if known and is_current else self._scan(record, END_SECONDS) or misses
         self.forget(record.volume_id)
         return misses
@@ -99,7 +104,7 @@ class KernelWatch:
             if self._scanned.pop(volume, None) is not None:
                 self._measured(volume, None)
 
-    def _scan_soon(self, record: VolumeRecord, size: _Size) -> None:
+    def _scan_soon(self, record: VolumeRecord, state: LayerState) -> None:
         misses = self._scan(record, SCAN_SECONDS)
         with self._lock:
             # A volume that ended meanwhile is not pending any more; one that ends now is forgotten after its report.
@@ -108,7 +113,7 @@ class KernelWatch:
             self._pending.discard(record.volume_id)
             if misses is None:
                 return
-            self._scanned[record.volume_id] = size, misses
+            self._scanned[record.volume_id] = state, misses
             self._measured(record.volume_id, misses)
 
     def _scan(self, record: VolumeRecord, seconds: float) -> RuntimeMisses | None:
@@ -120,10 +125,6 @@ class KernelWatch:
                 "compiled kernels of a volume not counted", extra=fields(volume=record.volume_id), exc_info=True
             )
             return None
-
-
-def _size(usage: os.statvfs_result) -> _Size:
-    return usage.f_bfree, usage.f_ffree
 
 
 def _tail(path: str) -> list[str]:

@@ -28,6 +28,7 @@ from gkm.mounts.copy_changes import BLOCK_BYTES, CopyResult
 from gkm.mounts.layer_walk import LayerTooLarge, TooManyBytes
 from gkm.mounts.link_farm import MountedView
 
+from gkm_csi.kernels import used_bytes
 from gkm_csi.status_errors import StatusError
 from gkm_csi.volumes.layers import NotMounted, VolumeLayers
 
@@ -166,8 +167,7 @@ def _loss(error: Exception) -> Mapping[str, str]:
 def _max_layer_bytes(mount: int) -> int:
     """Return the bytes that a capture of a volume may take: the pod has paid for those in its layer, and no others."""
     layer = os.statvfs(mount)
-    used = (layer.f_blocks - layer.f_bfree) * layer.f_frsize
-    return _SHARED_FACTOR * used + (layer.f_files - layer.f_ffree) * BLOCK_BYTES
+    return _SHARED_FACTOR * used_bytes(layer) + (layer.f_files - layer.f_ffree) * BLOCK_BYTES
 
 
 def _description(record: VolumeRecord, name: str, copied: CopyResult = _NO_FILES) -> dict[str, object]:

@@ -19,27 +19,18 @@ from typing import Final, NamedTuple
 
 from gkm.hoststate.records import VolumeRecord
 
+from gkm_csi.kernels import LayerState, layer_state
+
 REQUEST: Final = ".gkm-capture"
 PAUSE_SECONDS: Final = 120.0
 """Seconds between two requested captures of a volume, because each copies the layer. An earlier request waits."""
 
 
-def _never(_target: Path, _name: str) -> int:
-    return 0
-
-
-class LayerUse(NamedTuple):
-    """Free blocks and inodes of a private layer; any write changes one of them."""
-
-    blocks: int
-    inodes: int
-
-
 @dataclass(frozen=True, slots=True)
 class _Watched:
-    use: LayerUse
+    state: LayerState
     since: float
-    captured: LayerUse | None = None
+    captured: LayerState | None = None
 
 
 class _Request(NamedTuple):
@@ -56,7 +47,7 @@ class SettledLayers:
 
     seconds: float
     capture: Callable[[VolumeRecord], object]
-    changed_ns: Callable[[Path, str], int] = _never
+    changed_ns: Callable[[Path, str], int] = lambda _target, _name: 0
     clock: Callable[[], float] = time.monotonic
     _watched: dict[str, _Watched] = field(default_factory=dict)
     _requests: dict[str, _Request] = field(default_factory=dict)
@@ -86,13 +77,13 @@ class SettledLayers:
             return True
 
     def _has_settled(self, record: VolumeRecord, usage: os.statvfs_result) -> bool:
-        use, now = LayerUse(usage.f_bfree, usage.f_ffree), self.clock()
+        state, now = layer_state(usage), self.clock()
         with self._lock:
             known = self._watched.get(record.volume_id)
-            if known is None or known.use != use:
-                self._watched[record.volume_id] = _Watched(use, now, known.captured if known else None)
+            if known is None or known.state != state:
+                self._watched[record.volume_id] = _Watched(state, now, known.captured if known else None)
                 return False
-            if known.captured == use or now - known.since < self.seconds:
+            if known.captured == state or now - known.since < self.seconds:
                 return False
-            self._watched[record.volume_id] = replace(known, captured=use)
+            self._watched[record.volume_id] = replace(known, captured=state)
             return True
