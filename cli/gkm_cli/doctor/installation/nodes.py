@@ -10,7 +10,7 @@ from gkm.api.nodes import CacheNode, NodeCacheStatus
 
 from gkm_cli.doctor.findings import Finding, Severity, command, moment, named, some
 from gkm_cli.doctor.installation import subjects
-from gkm_cli.doctor.installation.objects import OUR_LABEL, InstalledNode, gpus_of, node_labels
+from gkm_cli.doctor.installation.objects import OUR_LABEL, gpus_of, node_labels
 from gkm_cli.doctor.installation.observation import check
 from gkm_cli.doctor.installation.observed import InstallationFacts, problem
 
@@ -54,7 +54,7 @@ def label(observed: InstallationFacts) -> Iterator[Finding]:
 @check("nodes/kubelet", "every kubelet is new enough", "nodes pods", subjects.NODES_WITH_AGENT)
 def kubelet(observed: InstallationFacts) -> Iterator[Finding]:
     """Yield the nodes with an agent whose kubelet is too old."""
-    for node in _with_agent(observed):
+    for node in observed.nodes_with_agent:
         version = node.status.node_info.kubelet_version
         found = _VERSION.match(version)
         if found and (int(found[1]), int(found[2])) < OLDEST_KUBELET:
@@ -72,7 +72,7 @@ def clock(observed: InstallationFacts) -> Iterator[Finding]:
     A kubelet writes its time into the Lease of its node, and the API server adds its own (managedFields): the time on
     this machine does not matter.
     """
-    names = {node.metadata.name for node in _with_agent(observed)}
+    names = {node.metadata.name for node in observed.nodes_with_agent}
     for lease in observed.node_leases:
         times = [found for one in lease.metadata.managed_fields if (found := moment(one.time))]
         renewed = moment(lease.spec.renew_time)
@@ -96,7 +96,7 @@ def disk_full(observed: InstallationFacts) -> Iterator[Finding]:
     full = {name: cache.message for name, cache in _caches(observed.reports) if cache.reason == Reason.DISK_FULL}
     full |= {
         node.metadata.name: "kubelet reports DiskPressure, and evicts pods"
-        for node in _with_agent(observed)
+        for node in observed.nodes_with_agent
         if node.is_true("DiskPressure")
     }
     for name, message in sorted(full.items()):
@@ -147,11 +147,6 @@ def stale_reports(observed: InstallationFacts) -> Iterator[Finding]:
         if names:
             detail = f"{cause}: {some(names)}"
             yield problem("GKMCacheNode", names[0], detail, "its caches are listed, but are not ready", hint)
-
-
-def _with_agent(observed: InstallationFacts) -> list[InstalledNode]:
-    """Return the nodes on which an agent has a pod."""
-    return [node for node in observed.nodes if node.metadata.name in observed.agents]
 
 
 def _caches(reports: Iterable[CacheNode]) -> Iterator[tuple[str, NodeCacheStatus]]:

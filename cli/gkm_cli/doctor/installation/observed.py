@@ -104,6 +104,11 @@ class InstallationFacts:
         """Return the names of the nodes on which an agent has a pod."""
         return frozenset(pod.spec.node_name for pod in self.pods_of(AGENT))
 
+    @property
+    def nodes_with_agent(self) -> list[InstalledNode]:
+        """Return the nodes on which an agent has a pod."""
+        return [node for node in self.nodes if node.metadata.name in self.agents]
+
     @cached_property
     def without_agent(self) -> int:
         """Return how many nodes should have an agent and have none, by the status of its DaemonSet."""

@@ -48,10 +48,6 @@ def _tags(observed: InstallationFacts) -> bool:
     return bool(programs) and all(map(tag_of, programs))
 
 
-def _nodes_with_agent(observed: InstallationFacts) -> bool:
-    return any(node.metadata.name in observed.agents for node in observed.nodes)
-
-
 def _clocks(observed: InstallationFacts) -> bool:
     return any(lease.metadata.name in observed.agents and lease.spec.renew_time for lease in observed.node_leases)
 
@@ -88,10 +84,10 @@ PROGRAMS = Subject[InstallationFacts]("no program of GKM is installed, or an ima
 NODES = Subject[InstallationFacts](
     "there is no node, or no DaemonSet gkm-agent", lambda observed: observed.nodes and observed.daemon_sets.get(AGENT)
 )
-NODES_WITH_AGENT = Subject[InstallationFacts]("no node has an agent", _nodes_with_agent)
+NODES_WITH_AGENT = Subject[InstallationFacts]("no node has an agent", lambda observed: observed.nodes_with_agent)
 CLOCKS = Subject[InstallationFacts]("no node with an agent has a Lease", _clocks)
 NODES_WITH_CACHES = Subject[InstallationFacts](
-    "no node has an agent or reports a cache", lambda observed: _nodes_with_agent(observed) or _reported(observed)
+    "no node has an agent or reports a cache", lambda observed: observed.nodes_with_agent or _reported(observed)
 )
 REPORTS = Subject[InstallationFacts]("there is no report of a node", lambda observed: observed.reports)
 ENFORCED_CACHES = Subject[InstallationFacts](
