@@ -6,7 +6,7 @@ The results are a table for people, and a list for programs (docs/reference/doct
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +55,7 @@ def diagnose(cluster: ClusterOptions, options: DoctorOptions) -> None:
     contents = Contents(connection.api, reader)
     if options.bundle is not None:
         with waiting("writing the bundle"):
-            _write_bundle(options.bundle, contents, results)
+            _write_bundle(options.bundle, contents, results, reader.now())
     show(as_list(results), options.output, lambda: print_results(results, left_out))
     _conclude(results, contents.unread)
 
@@ -73,9 +73,8 @@ def _chosen(names: Sequence[str]) -> list[Check[Any]]:
     return [check for check in CHECKS if not names or {check.name, check.name.partition("/")[0]} & set(names)]
 
 
-def _write_bundle(path: Path, contents: Contents, results: Sequence[Result]) -> None:
+def _write_bundle(path: Path, contents: Contents, results: Sequence[Result], made: datetime) -> None:
     """Write the bundle, and print on standard error which parts are missing."""
-    made = contents.now()
     write_archive(path, f"gkm-bundle-{made:%Y%m%dT%H%M%SZ}", contents.files(as_list(results)), made)
     texts = [f"{part.name} is not in it: {part.why}" for part in contents.unread[:MAX_UNREAD]]
     for text in (f"bundle: {path}: look at it before you give it away", *texts):

@@ -128,10 +128,6 @@ class Contents:
         self._left = MAX_BYTES
         self.parts: list[PartRead] = []
 
-    def now(self) -> datetime:
-        """Return the time by the clock of the API server."""
-        return self._reader.now()
-
     @property
     def unread(self) -> list[PartRead]:
         """Return the files of the bundle that could not be read."""
