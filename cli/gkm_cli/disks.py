@@ -3,7 +3,6 @@
 An error of a full disk names the needed and the free bytes. A copy is what this program can fetch again.
 """
 
-import errno
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -11,10 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gkm.api.errors import GKMError, Reason
+from gkm.hoststate import disk_space
 
 from gkm_cli.output import UsageError
-
-FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 def check_new(path: Path, option: str) -> None:
@@ -53,7 +51,7 @@ def filling(directory: Path, need: Callable[[], int]) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in FULL:
+        if error.errno not in disk_space.FULL:
             raise
         raise _full(directory, need(), free) from error
 

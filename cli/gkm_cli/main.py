@@ -8,11 +8,11 @@ from typing import Annotated, NoReturn
 
 import typer
 from gkm.api.errors import GKMError, Reason, Remedy
+from gkm.hoststate import disk_space
 from gkm.hoststate.command_line import installed_version
 from gkm.hoststate.escaping import escape
 from typer.exceptions import TyperException
 
-from gkm_cli import disks
 from gkm_cli.calls import EXIT_TIMED_OUT, TimedOut
 from gkm_cli.lazy_commands import LazyCommand, lazy_group
 from gkm_cli.output import EXIT_NEGATIVE, PLUGIN, PROGRAM, CommandFailed, NegativeResult, Undecided, UsageError, line
@@ -224,7 +224,7 @@ def _gkm_error(error: GKMError) -> str:
 
 def _os_error(error: OSError) -> object:
     subject = f"{error.filename}: " if error.filename else ""
-    if error.errno in disks.FULL:
+    if error.errno in disk_space.FULL:
         return f"{subject or 'standard output or a file cannot be written: '}{error.strerror}; free space there"
     if error.errno == errno.EBADF and not subject:
         return f"standard output: {error.strerror}; write elsewhere"

@@ -5,7 +5,6 @@ good; no file has left the node then, because the inspection comes first. A capt
 the mounted cache or in another capture of this node, is not made into an image.
 """
 
-import errno
 import secrets
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -21,7 +20,7 @@ from gkm.api.errors import GKMError, Reason, Remedy
 from gkm.api.targets import GpuTarget
 from gkm.gpus.values import Inventory
 from gkm.hoststate import files, trees
-from gkm.hoststate.disk_space import spare_bytes
+from gkm.hoststate.disk_space import FULL, spare_bytes
 from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.names import InvalidName
@@ -299,7 +298,7 @@ def _hardware(found: Progress) -> Hardware:
 
 def reason_of(error: OSError) -> Reason:
     """Return the reason for an OSError of the disk: DISK_FULL or NODE_ERROR."""
-    return Reason.DISK_FULL if error.errno in (errno.ENOSPC, errno.EDQUOT) else Reason.NODE_ERROR
+    return Reason.DISK_FULL if error.errno in FULL else Reason.NODE_ERROR
 
 
 def check_new(

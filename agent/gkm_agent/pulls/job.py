@@ -5,7 +5,6 @@ spares the registry only while the disk has no space for the image. The job stor
 one starts, so the process may be killed at any point.
 """
 
-import errno
 import logging
 from dataclasses import dataclass, replace
 
@@ -13,6 +12,7 @@ from gkm.api.errors import GKMError, Reason
 from gkm.api.signers import Signer
 from gkm.gpus import preflight
 from gkm.gpus.values import Inventory
+from gkm.hoststate import disk_space
 from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.logs import fields
 from gkm.hoststate.pointers import CacheState, Pointer
@@ -206,7 +206,7 @@ def failure_of(error: Exception) -> Failure:
     if isinstance(error, GKMError):
         return Failure(error.reason, _text(str(error)), error.transient, retry_after=error.retry_after)
     if isinstance(error, OSError):
-        reason = Reason.DISK_FULL if error.errno in (errno.ENOSPC, errno.EDQUOT) else Reason.NODE_ERROR
+        reason = Reason.DISK_FULL if error.errno in disk_space.FULL else Reason.NODE_ERROR
         return Failure(reason, _text(f"the disk of this node failed: {error}"), transient=True)
     if isinstance(error, UnreadableState):
         return Failure(Reason.NODE_ERROR, _text(f"the state of this node is damaged: {error}"), transient=True)

@@ -20,7 +20,7 @@ from threading import Condition, RLock
 
 from gkm.api.errors import GKMError, Reason
 from gkm.api.meta import timestamp
-from gkm.hoststate import locks, pointers, records, trees
+from gkm.hoststate import disk_space, locks, pointers, records, trees
 from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.logs import fields
@@ -106,7 +106,7 @@ class PointerStore:
             try:
                 return self.save(pointer)
             except OSError as error:
-                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                if error.errno not in disk_space.FULL:
                     raise
                 self.remove(pointer.ref)
                 return None

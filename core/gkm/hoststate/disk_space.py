@@ -1,7 +1,12 @@
-"""The space of a disk that captures may take: kubelet evicts pods from a node whose disk is nearly full."""
+"""Full disks, and the space that captures may take: kubelet evicts pods from a node whose disk is nearly full."""
 
+import errno
 import os
 from pathlib import Path
+from typing import Final
+
+FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""The errors of a full disk and of a used quota."""
 
 
 def spare_bytes(directory: Path, min_free_percent: float) -> int:

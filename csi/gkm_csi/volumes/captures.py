@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from gkm.hoststate import files, trees
-from gkm.hoststate.disk_space import spare_bytes
+from gkm.hoststate.disk_space import FULL, spare_bytes
 from gkm.hoststate.layout import CAPTURED_CONTENT, CAPTURED_FILE, Layout
 from gkm.hoststate.logs import fields
 from gkm.hoststate.records import VolumeRecord
@@ -159,7 +159,7 @@ def _loss(error: Exception) -> Mapping[str, str]:
     elif isinstance(error, StatusError):
         why = error.message.partition(";")[0]  # what follows is for a call that kubelet repeats
     elif isinstance(error, OSError):
-        reason = "DiskFull" if error.errno in (errno.ENOSPC, errno.EDQUOT) else reason
+        reason = "DiskFull" if error.errno in FULL else reason
         why = error.strerror or why
     return {"reason": reason, "message": f"the files of the pod were not copied, so this capture is lost: {why}"}
 

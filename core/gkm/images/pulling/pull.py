@@ -6,7 +6,6 @@ The result lies in a directory of `work/` until one rename publishes it (docs/de
 Several blobs are downloaded at once, each verified whole, each resumed where an earlier pull stopped.
 """
 
-import errno
 import logging
 import os
 import shutil
@@ -21,6 +20,7 @@ from threading import Event
 
 from gkm.api import msgspec_warmup
 from gkm.api.errors import GKMError, Reason, Remedy
+from gkm.hoststate import disk_space
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.logs import fields
 from gkm.images.archives.compression import FEED_BYTES
@@ -84,7 +84,7 @@ def fetch(
         listed = FileList(image.digest, image.runtime, extraction.size_bytes, extraction.files)
         return entry.publish(layout, work, listed, extraction.manifest)
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno not in disk_space.FULL:
             raise
         raise _disk_full(f"the disk of {layout.state} is full") from error
     finally:
