@@ -6,6 +6,7 @@ There are two backends: the Kubernetes API, or directories on a machine without 
 """
 
 import logging
+import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
@@ -193,7 +194,7 @@ def dependencies(config: Config, layout: Layout) -> Dependencies:
     return Dependencies(
         lambda secrets: NodeImages.of(config, layout, secrets),
         read_gpus,
-        lambda secrets: RegistryDestination.of(config, secrets),
+        lambda secrets: RegistryDestination(config, secrets, os.environ),
     )
 
 

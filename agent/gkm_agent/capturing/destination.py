@@ -3,7 +3,6 @@
 So renewed credentials and a replaced key take effect at the next attempt, without a restart.
 """
 
-import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -69,11 +68,6 @@ class RegistryDestination:
     config: Config
     secrets: PullSecrets
     environment: Mapping[str, str]
-
-    @classmethod
-    def of(cls, config: Config, secrets: PullSecrets) -> "RegistryDestination":
-        """Return the destination that the configuration names, with the environment variables of this process."""
-        return cls(config, secrets, os.environ)
 
     def push(self, ref: Reference, image: LocalImage, report: ProgressCallback) -> str:
         """Push an image under the tag `ref`, less the blobs in the registry; return its digest."""

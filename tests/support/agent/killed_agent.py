@@ -97,7 +97,7 @@ def run(root: Path, wanted: dict[str, str]) -> int:
     outside = main.Dependencies(
         lambda _secrets: FakeImages(chosen.layout),
         FakeGpus(Inventory((H100,))),
-        partial(RegistryDestination.of, config),
+        partial(RegistryDestination, config, environment=os.environ),
     )
     return main.work(chosen, config, outside, Event(), Event())
 

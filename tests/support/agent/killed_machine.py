@@ -203,7 +203,7 @@ class Place:
                 outside = main.Dependencies(
                     partial(NodeImages.of, config, self.layout),
                     FakeGpus(Inventory((H100,))),
-                    partial(RegistryDestination.of, config),
+                    partial(RegistryDestination, config, environment=os.environ),
                 )
                 main.work(chosen, config, outside, Event(), Event())
 
