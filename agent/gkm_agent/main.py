@@ -16,6 +16,7 @@ from threading import Event
 from gkm.api import config as configuration
 from gkm.api import msgspec_warmup
 from gkm.api.config import Config, ConfigInvalid
+from gkm.api.installation import NAMESPACE
 from gkm.gpus.inventory import InventoryReader
 from gkm.gpus.values import Inventory
 from gkm.hoststate import locks
@@ -231,7 +232,7 @@ def _standalone(options: Options, wake: Event) -> Backend:
     source = FileSource(options.static, wake)
     publisher = StatusPublisher(FileStatusSink(options.status, options.node))
     fabric_sink = FileFabricSink(options.status, options.node)
-    return Backend(source, publisher, source, "gkm-system", fabric_sink, lambda: None)
+    return Backend(source, publisher, source, NAMESPACE, fabric_sink, lambda: None)
 
 
 def _kubernetes(options: Options, wake: Event) -> Backend:

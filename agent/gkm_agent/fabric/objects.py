@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 from gkm.api.fabrics import REGISTERING, SURVEY_KEY, SURVEY_PREFIX, NodeFabric, NodeFabricStatus
+from gkm.api.installation import NAMESPACE
 from gkm.api.meta import FALSE, TRUE, UNKNOWN, ObjectMeta
 from gkm.api.nodes import NODE_LABEL, NodeSpec
 from msgspec import structs
@@ -12,7 +13,6 @@ from msgspec import structs
 from gkm_agent.report.objects import node_label, owners
 
 HEALTHY = "Healthy"
-NAMESPACE = "gkm-system"
 _MAX_NAME = 253
 
 
