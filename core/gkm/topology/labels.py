@@ -4,13 +4,13 @@ GKM uses the first configured key that the node has. Places are by the labels th
 accelerator.
 """
 
-import re
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple
 
+from gkm.api import node_labels
 from gkm.api.cliques import CLIQUE_LABEL, CLIQUE_LEVEL, names_clique
 from gkm.api.topology_presets import NO_TOPOLOGY
 from gkm.api.topology_settings import Topology, TopologyLabels
@@ -18,9 +18,6 @@ from gkm.topology.locations import DomainKey
 from gkm.topology.nodes import Node
 from gkm.topology.placements import Place, Placements
 from gkm.topology.quarantine import Quarantined, QuarantineReason, contradiction
-
-# Kubernetes, "Labels and Selectors", syntax. Lists may come from files, which no API server has validated.
-_VALUE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
 
 
 class MalformedLabel(ValueError):
@@ -117,14 +114,14 @@ def _values(labels: Mapping[str, str], keys: Sequence[str]) -> Iterator[str]:
     for key in keys:
         value = labels.get(key)
         if value and value != NO_TOPOLOGY:  # Kubernetes allows empty values
-            if not _is_label_value(value):
+            if not _is_label_value(value):  # lists may come from files, which no API server has validated
                 raise MalformedLabel(f"label {key} is {value[:63]!a}, which is no value of a label")
             yield value
 
 
 @lru_cache(maxsize=1 << 16)  # few values, each on many nodes
 def _is_label_value(value: str) -> bool:
-    return _VALUE.fullmatch(value) is not None
+    return node_labels.NAME.fullmatch(value) is not None
 
 
 def known_keys(settings: Topology) -> Mapping[str, Sequence[str]]:

@@ -7,10 +7,11 @@ import re
 from collections.abc import Collection
 from hashlib import sha256
 
+from gkm.api import node_labels
+
 _LONGEST = 63
 # Kubernetes, "Object Names and IDs", a DNS subdomain; with at most 63 characters it is also the value of a label.
 _LEGAL = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*", re.ASCII)
-_LABEL_VALUE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
 _DIGEST = 20
 # No readable name ends like a hashed one, so that no provider can name a domain like another one.
 _LOOKS_HASHED = re.compile(rf"(?:^|-)[0-9a-f]{{{_DIGEST}}}$")
@@ -35,7 +36,7 @@ def hypernode_name(level: str, name: str, identity: str, levels: Collection[str]
 
 def label_value(level: str, name: str, identity: str, *, hashed: bool) -> str:
     """Return the label value for a domain: its name if legal and unique at its level, else with a digest."""
-    if not hashed and name == identity and _is_plain(name, _LABEL_VALUE):
+    if not hashed and name == identity and _is_plain(name, node_labels.NAME):
         return name
     return _digested(level, name, identity, hashed=hashed)
 
