@@ -16,7 +16,7 @@ from gkm.topology.locations import Location
 from gkm.topology.nodes import Node, gpu_count
 from gkm.topology.placements import Placements
 from gkm.topology.quarantine import Quarantined, QuarantineReason
-from gkm.topology.trees.merge import Named, build_tree, merged
+from gkm.topology.trees.merge import Named, build_tree
 from gkm.topology.trees.tree import Domain, Tree
 from gkm.topology.usage import uncounted_flavors
 
@@ -154,11 +154,11 @@ def survey_nodes(
             bare.append(name)
         else:
             found[name] = (node, *result)
-    merge = merged(
+    tree = build_tree(
         sources or [("labels", label_placements(listed, settings))], settings, existing=names, unplaced=found
     )
-    placed = locations(merge.tree, {name: claims for name, (_, claims, _) in found.items()}, settings)
-    quarantined += [entry for entry in (*merge.quarantined, *placed.quarantined) if entry.node in found]
+    placed = locations(tree, {name: claims for name, (_, claims, _) in found.items()}, settings)
+    quarantined += [entry for entry in (*tree.quarantined, *placed.quarantined) if entry.node in found]
     aside = {entry.node for entry in quarantined}
     set_aside = (node for node in listed if node.metadata.name in aside)
     named = ((node.name, named_flavor(node.labels, settings.labels.flavor)) for node in set_aside)

@@ -216,23 +216,12 @@ def build_tree(
     Claims about nodes that are not `existing` do not count; without it all do. The `unplaced` nodes, such as those with
     GPUs, take part even if no provider places them.
     """
-    return merged(by_provider, settings, existing=existing, unplaced=unplaced).tree
-
-
-def merged(
-    by_provider: Named,
-    settings: Topology,
-    *,
-    existing: Collection[str] | None = None,
-    unplaced: Iterable[str] = (),
-) -> Merge:
-    """Return the merge of placements; its tree is computed when it is read."""
     bare = frozenset(unplaced)
 
     def role(name: str) -> bool | None:
         return None if existing is not None and name not in existing else name in bare
 
-    return Merge(settings, Rows(settings)).changed(by_provider, bare, role)
+    return Merge(settings, Rows(settings)).changed(by_provider, bare, role).tree
 
 
 def differing(before: Mapping[str, T], after: Mapping[str, T]) -> set[str]:
