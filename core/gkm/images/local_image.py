@@ -180,6 +180,16 @@ class BlobDownload:
         check_blob(self._hasher.descriptor(), self.descriptor, name)
 
 
+def small_blob(descriptor: Descriptor, limit: int, receive: Callable[[BlobDownload], object]) -> bytes:
+    """Return the bytes of a small blob, which `receive` downloads and verifies; TOO_LARGE beyond `limit` bytes."""
+    if descriptor.size > limit:
+        what = f"blob {descriptor.digest} has {descriptor.size} bytes, at most {limit} are read"
+        raise GKMError(Reason.TOO_LARGE, what)
+    parts: list[bytes] = []
+    receive(BlobDownload(descriptor, parts.append))
+    return b"".join(parts)
+
+
 def write_all(descriptor: int, part: bytes | memoryview) -> None:
     """Write all bytes of `part` to a descriptor; raises OSError."""
     view = memoryview(part)

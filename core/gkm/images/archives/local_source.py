@@ -5,13 +5,14 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Self
 
 from gkm.api.errors import GKMError, Reason
 from gkm.images.archives import docker_archive
 from gkm.images.archives.compression import GZIP_MAGIC
-from gkm.images.local_image import BlobDownload, LocalImage
+from gkm.images.local_image import BlobDownload, LocalImage, small_blob
 from gkm.images.local_reference import ARCHIVE, LAYOUT, LocalReference
 from gkm.images.manifest import MAX_MANIFEST_BYTES, Descriptor, Manifest
 from gkm.images.reference import Reference
@@ -51,12 +52,7 @@ class LocalSource(ABC):
 
     def small_blob(self, ref: Reference, descriptor: Descriptor, limit: int) -> bytes:
         """Return the bytes of a small blob, verified; raise TOO_LARGE beyond `limit` bytes."""
-        if descriptor.size > limit:
-            what = f"blob {descriptor.digest} has {descriptor.size} bytes, at most {limit} are read"
-            raise GKMError(Reason.TOO_LARGE, what)
-        parts: list[bytes] = []
-        self.blob(ref, BlobDownload(descriptor, parts.append))
-        return b"".join(parts)
+        return small_blob(descriptor, limit, partial(self.blob, ref))
 
     @abstractmethod
     def pieces(self, ref: Reference, descriptor: Descriptor) -> Iterator[bytes]:

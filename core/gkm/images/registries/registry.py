@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Annotated, TypeVar
 from urllib.parse import urlencode
 
@@ -19,7 +20,7 @@ from urllib3 import BaseHTTPResponse
 
 from gkm.api.errors import GKMError, Reason
 from gkm.hoststate.logs import fields
-from gkm.images.local_image import BlobDownload, wrong_blob
+from gkm.images.local_image import BlobDownload, small_blob, wrong_blob
 from gkm.images.manifest import (
     ACCEPTED_MEDIA_TYPES,
     MAX_MANIFEST_BYTES,
@@ -114,19 +115,15 @@ class Registry(RegistryWrites):
         Raises:
             GKMError: as `blob`; TOO_LARGE beyond `limit` bytes.
         """
-        if descriptor.size > limit:
-            raise GKMError(
-                Reason.TOO_LARGE, f"blob {descriptor.digest} has {descriptor.size} bytes, at most {limit} are read"
-            )
         try:
-            return self._small_blob(ref, descriptor)
+            return small_blob(descriptor, limit, partial(self.blob, ref))
         except GKMError as error:
             if error.reason is not Reason.DIGEST_MISMATCH or not self.has_mirrors(ref):
                 raise
             _LOG.warning(
                 "image blob has wrong bytes, read again without mirrors", extra=fields(image=str(ref), why=str(error))
             )
-            return self.without_mirrors()._small_blob(ref, descriptor)  # noqa: SLF001 -- a copy of this object
+            return small_blob(descriptor, limit, partial(self.without_mirrors().blob, ref))
 
     def referrers(self, ref: Reference) -> list[Descriptor]:
         """Return the referrers of a pinned image, from the referrers API or else from its fallback tag.
@@ -189,11 +186,6 @@ class Registry(RegistryWrites):
                     or failures > MAX_RESUMES
                 ):
                     raise
-
-    def _small_blob(self, ref: Reference, descriptor: Descriptor) -> bytes:
-        parts: list[bytes] = []
-        self.blob(ref, BlobDownload(descriptor, parts.append))
-        return b"".join(parts)
 
     def _referrers_from(self, source: str, ref: Reference) -> list[Descriptor] | None:
         """Return the list of one source, None from a registry without the API.
