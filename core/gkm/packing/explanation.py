@@ -8,7 +8,7 @@ import numpy as np
 from gkm.api.grammar import agree, count_of
 from gkm.api.plans import PlanMetrics
 from gkm.packing.domains.capacity import Capacity, capacity
-from gkm.packing.fixes import Changes, changes
+from gkm.packing.fixes import changes
 from gkm.packing.inventory import Integers, Inventory
 from gkm.packing.plan import plan
 from gkm.packing.values import Fix, Plan, Policy, Refusal, Request, TooLargeError
@@ -36,16 +36,12 @@ class Explanation:
     fixes: tuple[Fix, ...] = ()
 
 
-def explain(inventory: Inventory, answer: Plan | Refusal, request: Request | None = None) -> Explanation:
-    """Return why a run was planned like this on an inventory, or why it was refused.
-
-    A plan knows its request. For a refusal, pass the request to search for fixes; otherwise its present fixes are used.
-    """
+def explain(inventory: Inventory, answer: Plan | Refusal, request: Request) -> Explanation:
+    """Return why a run was planned like this on an inventory, or why it was refused, with the fixes that are found."""
     if isinstance(answer, Refusal):
-        looked = changes(inventory, request) if request and not answer.fixes else Changes(answer.fixes, ())
-        policy = request.policy if request else None
+        looked = changes(inventory, request)
         # No policy makes a run fit: it only chooses among plans.
-        nothing = tuple(Alternative(each, None, each is policy, "the run does not fit") for each in Policy)
+        nothing = tuple(Alternative(each, None, each is request.policy, "the run does not fit") for each in Policy)
         return Explanation(nothing, (answer.message, *looked.notes), looked.fixes)
     compared = tuple(_alternative(inventory, answer, policy) for policy in Policy)
     metrics = {each.policy: each.metrics for each in compared if each.metrics is not None}

@@ -374,7 +374,6 @@ class Refusal:
     level: Level
     message: str
     largest_groups: int
-    fixes: tuple[Fix, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
