@@ -8,7 +8,7 @@ hold all that any so many nodes hold: the rule is kept by leaving the others asi
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,13 +21,6 @@ if TYPE_CHECKING:
 
 NodeKind = tuple[int, int]
 """A number of a domain and a number of a kind of nodes."""
-
-
-class Ruled(NamedTuple):
-    """A capacity and a request in which rules about nodes are replaced by fewer slots for pods."""
-
-    capacity: Capacity
-    request: Request
 
 
 def without_racks(offer: Capacity, request: Request) -> int:
@@ -55,13 +48,13 @@ def by_area(offer: Capacity, rule: AreaRule) -> Mapping[int, list[int]]:
     return found
 
 
-def reserved(offer: Capacity, request: Request) -> Ruled:
+def reserved(offer: Capacity, request: Request) -> tuple[Capacity, Request]:
     """Replace the rules about nodes that can be kept by leaving out slots; return the reduced capacity and request."""
     for rule in request.per_area:
         if rule.max_nodes is not None and _one_kind_each(offer, rule):
             offer = _with_largest(offer, by_area(offer, rule).values(), rule.max_nodes)
             request = replace(request, per_area=tuple(_without_nodes(request.per_area, rule)))
-    return Ruled(offer, request)
+    return offer, request
 
 
 def _one_kind_each(offer: Capacity, rule: AreaRule) -> bool:
