@@ -27,16 +27,13 @@ _Names = Mapping[str, Sequence[str]]
 """For each level of the planner, the domain's name of each node of a tree, in its order; "" without a domain."""
 
 
-@dataclass(frozen=True, slots=True)
-class Locations:
-    """The location of each node of the tree, and the nodes whose labels contradict the tree."""
+def locations(
+    tree: Tree, claims: Mapping[str, Claims], settings: Topology
+) -> tuple[Mapping[str, Location], tuple[Quarantined, ...]]:
+    """Return the location of each node of the tree, and the nodes whose labels contradict the tree.
 
-    locations: Mapping[str, Location]
-    quarantined: tuple[Quarantined, ...] = ()
-
-
-def locations(tree: Tree, claims: Mapping[str, Claims], settings: Topology) -> Locations:
-    """Return the locations of nodes; `claims` are the topology values of their labels."""
+    `claims` are the topology values of their labels.
+    """
     names = _names(tree, settings)
     quarantined: tuple[Quarantined, ...] = ()
     if len(names) < len(PLANNED_LEVELS):
@@ -52,7 +49,7 @@ def locations(tree: Tree, claims: Mapping[str, Claims], settings: Topology) -> L
             found[node] = location
             if place[-1]:
                 of_places[place] = location
-    return Locations(found, quarantined)
+    return found, quarantined
 
 
 def _names(tree: Tree, settings: Topology) -> _Names:
@@ -157,15 +154,15 @@ def survey_nodes(
     tree = build_tree(
         sources or [("labels", label_placements(listed, settings))], settings, existing=names, unplaced=found
     )
-    placed = locations(tree, {name: claims for name, (_, claims, _) in found.items()}, settings)
-    quarantined += [entry for entry in (*tree.quarantined, *placed.quarantined) if entry.node in found]
+    places, contradicting = locations(tree, {name: claims for name, (_, claims, _) in found.items()}, settings)
+    quarantined += [entry for entry in (*tree.quarantined, *contradicting) if entry.node in found]
     aside = {entry.node for entry in quarantined}
     set_aside = (node for node in listed if node.metadata.name in aside)
     named = ((node.name, named_flavor(node.labels, settings.labels.flavor)) for node in set_aside)
     return TopologySurvey(
         tuple(
             [
-                LocatedNode(node, placed.locations[name], claims.flavor, claims.health, gpus, claims.rack)
+                LocatedNode(node, places[name], claims.flavor, claims.health, gpus, claims.rack)
                 for name, (node, claims, gpus) in sorted(found.items())
                 if name not in aside
             ]
