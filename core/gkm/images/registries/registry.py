@@ -20,6 +20,7 @@ from urllib3 import BaseHTTPResponse
 
 from gkm.api.errors import GKMError, Reason
 from gkm.hoststate.logs import fields
+from gkm.images.image_store import find
 from gkm.images.local_image import BlobDownload, small_blob, wrong_blob
 from gkm.images.manifest import (
     ACCEPTED_MEDIA_TYPES,
@@ -222,14 +223,12 @@ class Registry(RegistryWrites):
 
     def _fallback_referrers(self, ref: Reference) -> list[Descriptor]:
         try:
-            manifest = self.manifest(ref.tag_of_digest(), MAX_REFERRER_BYTES)
+            manifest = find(self, ref.tag_of_digest(), MAX_REFERRER_BYTES)
         except GKMError as error:
-            if error.reason is Reason.NOT_FOUND:
-                return []
             if error.reason is Reason.TOO_LARGE:
                 raise _too_many_referrers(ref) from None
             raise
-        found = parse_referrers(manifest.raw, str(ref))
+        found = parse_referrers(manifest.raw, str(ref)) if manifest else []
         if len(found) > MAX_REFERRERS:
             raise _too_many_referrers(ref)
         return found
