@@ -188,10 +188,7 @@ class Nesting:
 
 
 def nest(rows: Mapping[Row, Row], sizes: Mapping[Row, int]) -> Nesting:
-    """Return which claims of each row are used; `sizes` has the number of nodes with each row.
-
-    `sizes` are the numbers of nodes of the rows.
-    """
+    """Return which claims of each row are used; `sizes` has the number of nodes with each row."""
     weighing = _Weighing(dict(rows), sizes)
     # No level is wider than the last one, so its names are unique and agree.
     for level in range(max(map(len, rows.values()), default=1) - 1):
