@@ -84,7 +84,7 @@ def find_signatures(registry: ImageSource, ref: Reference) -> DiscoveredSignatur
         what = f"{len(referrers)} artifacts" if len(referrers) > MAX_SIGNATURES else "more signatures"
         problem = f"{what} are attached to the image, only the first {MAX_SIGNATURES} were read"
         found.signatures.append(Signature(SignatureForm.BUNDLE, problem=problem))
-    layers = found.try_read(SignatureForm.LEGACY, partial(layers_in_tag, registry, legacy_tag(ref))) or []
+    layers = found.try_read(SignatureForm.LEGACY, partial(layers_in_tag, registry, ref.tag_of_digest(".sig"))) or []
     for layer in layers[:MAX_SIGNATURES]:
         found.add(SignatureForm.LEGACY, partial(legacy, registry, ref, layer))
     return found
@@ -125,11 +125,6 @@ def _improbability(referrer: Descriptor) -> int:
         return 1 - (stated == SIGN_PREDICATE)
     # In the fallback index that cosign 3.1 writes, a bundle has the artifact type "empty".
     return _TYPES_BY_PROBABILITY.get(referrer.artifact_type, 4)
-
-
-def legacy_tag(ref: Reference) -> Reference:
-    """Return the tag that holds the legacy signatures of a pinned image."""
-    return ref.tag_of_digest(".sig")
 
 
 def bundle(registry: ImageSource, ref: Reference, descriptor: Descriptor) -> Signature | None:

@@ -84,7 +84,7 @@ def _legacy(
     registry: ImageStore, ref: Reference, place: Reference, signer: ImageSigner, trust: TrustPolicy
 ) -> tuple[str, bool]:
     """Add a layer to the tag at `place` unless this signer has a valid one there; return the tag, and if it is new."""
-    tag = discovery.legacy_tag(place)
+    tag = place.tag_of_digest(".sig")
     layer: LegacyLayer | None = None
     for _ in range(store.MAX_ROUNDS):
         before = store.read_tag(registry, tag)

@@ -10,7 +10,6 @@ from gkm.api.errors import GKMError, Reason
 from gkm.api.policies import RequiredAttestation
 from gkm.images.reference import Reference
 from gkm.images.registries.registry import Registry as RegistryClient
-from gkm.images.signatures import discovery as found
 from gkm.images.signatures.attestations import attestations
 from gkm.images.signatures.discovery import find_signatures
 from gkm.images.signatures.signature_formats import SignatureForm
@@ -347,7 +346,7 @@ def test_signing_a_tag_signs_the_digest_that_it_names(place: Place) -> None:
 
 
 def test_the_legacy_tag_has_the_name_that_cosign_uses(place: Place) -> None:
-    assert found.legacy_tag(place.ref).tag == place.tag
+    assert place.ref.tag_of_digest(".sig").tag == place.tag
 
 
 def test_a_signature_and_a_statement_in_another_repository(place: Place) -> None:
