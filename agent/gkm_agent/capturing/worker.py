@@ -70,7 +70,7 @@ class CaptureWorker:
         in_use: CapturesInUse,
         changed: Callable[[], object],
         *,
-        node: str = "",
+        node: str,
         clock: Callable[[], float] = time.monotonic,
         backoff: Backoff = BACKOFF,
     ) -> None:

@@ -66,7 +66,7 @@ def ports(root: Path = ROOT) -> Ports:
     return Ports(tuple(found), tuple(problems[:MAX_PROBLEMS]))
 
 
-def is_hardware(interface: str, root: Path = ROOT) -> bool | None:
+def is_hardware(interface: str, root: Path) -> bool | None:
     """Return whether a network interface is a port of an adapter, not a virtual function, bridge, bond or loopback.
 
     A virtual function has `device/physfn` (PCI SR-IOV); a software interface has no `device`. None for an interface
@@ -78,12 +78,12 @@ def is_hardware(interface: str, root: Path = ROOT) -> bool | None:
     return _is_directory(root, f"{base}/device") and not _is_directory(root, f"{base}/device/physfn")
 
 
-def has_hardware(root: Path = ROOT) -> bool:
+def has_hardware(root: Path) -> bool:
     """Return whether this /sys has any port of an adapter; that of a pod has none."""
     return any(is_hardware(name, root) for name in _names(root, "class/net"))
 
 
-def addresses(root: Path = ROOT) -> frozenset[str]:
+def addresses(root: Path) -> frozenset[str]:
     """Return the MAC addresses of this machine's interfaces, as `02:00:00:00:00:01`."""
     names = [name for name in _names(root, "class/net") if _NAME.fullmatch(name)]
     found = {(text(root, f"class/net/{name}/address") or "").strip().lower() for name in names}

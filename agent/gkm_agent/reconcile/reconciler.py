@@ -75,16 +75,15 @@ class Reconciler:
         publisher: StatusPublisher,
         policy: Callable[[], str],
         wake: Event,
+        bounds: Store,
         clock: Callable[[], float] = time.time,
         heartbeat: Heartbeat | None = None,
-        bounds: Store | None = None,
         capture: Capture | None = None,
         captures_in_use: CapturesInUse | None = None,
         captures: Callable[[], Mapping[str, Sequence[CapturedImage]]] = lambda: NO_CAPTURES,
         report_ready: Callable[[Mapping[CacheRef, str]], object] = lambda _ready: None,
         serve_revoked: bool = False,
     ) -> None:
-        bounds = bounds or Store()
         self._store = store
         store.trash.emptied = wake.set  # a pass may need the space
         self._source = source

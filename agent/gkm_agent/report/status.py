@@ -81,7 +81,7 @@ def statuses(
     }
 
 
-def ready_digests(observed: Mapping[CacheRef, Observed], choices: Iterable[FamilyChoice] = ()) -> dict[CacheRef, str]:
+def ready_digests(observed: Mapping[CacheRef, Observed], choices: Iterable[FamilyChoice]) -> dict[CacheRef, str]:
     """Return the digests that pods can mount now, by the name of the cache or family."""
     pointed = ((ref, cache.pointer) for ref, cache in observed.items())
     ready = {ref: pointer.digest for ref, pointer in pointed if pointer and pointer.state is CacheState.READY}

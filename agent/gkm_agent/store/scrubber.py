@@ -6,7 +6,6 @@ pointers at once; the reconcile loop then fetches the entry again.
 """
 
 import logging
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from threading import Event, Thread
@@ -64,7 +63,7 @@ class Scrubber:
         changed: Event,
         interval: float,
         *,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float],
         rate: float = BYTES_PER_SECOND,
     ) -> None:
         self._store = store

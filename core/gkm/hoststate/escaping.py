@@ -17,7 +17,7 @@ def escape_lines(text: str) -> str:
     return "\n".join(map(escape, text.split("\n")))
 
 
-def escape_json(document: str, *, ascii_only: bool = False) -> str:
+def escape_json(document: str, *, ascii_only: bool) -> str:
     """Return a JSON document with the same values and printable lines; `ascii_only` is for outputs without UTF-8.
 
     Unprintable characters occur only in strings, where JSON has escapes for them: `\u202e`.

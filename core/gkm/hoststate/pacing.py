@@ -81,7 +81,7 @@ class MinimumInterval(Generic[K]):
     It grows with its keys: these must be few, or the caller must call `retain_only`.
     """
 
-    def __init__(self, seconds: float, clock: Clock = time.monotonic) -> None:
+    def __init__(self, seconds: float, clock: Clock) -> None:
         self._seconds = seconds
         self._clock = clock
         self._last: dict[K, float] = {}

@@ -163,9 +163,9 @@ class HttpApi(Api):
     def __init__(
         self,
         credentials: ApiCredentials,
-        observe: RequestObserver = lambda _verb, _status: None,
-        timeout: float = READ_SECONDS,
-        before_write: BeforeWrite = lambda: None,
+        observe: RequestObserver,
+        timeout: float,
+        before_write: BeforeWrite,
     ) -> None:
         self._credentials = credentials
         self._observe = observe

@@ -10,7 +10,7 @@ from email.parser import HeaderParser
 from threading import Event, Thread
 from urllib.parse import parse_qs, urlsplit
 
-from gkm.kube.client import BeforeWrite, HttpApi
+from gkm.kube.client import READ_SECONDS, BeforeWrite, HttpApi
 from gkm.kube.credentials import ApiCredentials
 from kubernetes.client.api_client import ApiClient
 from kubernetes.client.configuration import Configuration
@@ -63,7 +63,7 @@ class RawServer:
     def api(self, before_write: BeforeWrite = lambda: None) -> HttpApi:
         """Return the real client of it."""
         configuration = Configuration(host=self.url)
-        return HttpApi(ApiCredentials(lambda: ApiClient(configuration)), before_write=before_write)
+        return HttpApi(ApiCredentials(lambda: ApiClient(configuration)), lambda *_: None, READ_SECONDS, before_write)
 
     def _accept(self, listener: socket.socket) -> None:
         while not self._stopping.is_set():
