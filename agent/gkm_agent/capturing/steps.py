@@ -317,9 +317,8 @@ def check_new(
         if other == directory:
             continue
         with suppress(UnreadableState):
-            same = progress.origin(other).pod_namespace == origin.pod_namespace
-            done = progress.load(other)
-            same = same and progress.origin(other).family == origin.family
+            theirs, done = progress.origin(other), progress.load(other)
+            same = (theirs.pod_namespace, theirs.family) == (origin.pod_namespace, origin.family)
             if same and done.content_digest == found.content_digest and done.state not in _NO_IMAGE:
                 raise GKMError(Reason.NOT_REQUIRED, f"the capture of volume {other.name} has the same content")
 
