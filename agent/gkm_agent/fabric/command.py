@@ -28,11 +28,7 @@ class Command:
             arguments, seconds, max_bytes, environment=_ENVIRONMENT, directory="/", capture_errors=True
         )
 
-    def run(self) -> bytes:
-        """Run the program and return its standard output; raises FabricCommandFailed."""
-        return self.result().output
-
-    def result(self) -> CommandResult:
+    def run(self) -> CommandResult:
         """Run the program and return its output and the first bytes of its standard error.
 
         Raises:

@@ -159,7 +159,7 @@ class SubnetSurvey:
             raise FabricCommandFailed(f"ibnetdiscover is not installed at {paths}; {hint}")
         if self._command is None or self._command.arguments[0] != program:
             self._command = Command((program,), SECONDS, MAX_BYTES)
-        result = self._command.result()
+        result = self._command.run()
         missing = unanswered(result.errors.splitlines())
         if missing:
             why = printable(" ".join(result.errors.decode(errors="replace").split()), 160)

@@ -223,7 +223,7 @@ class Neighbors:
                 return Links(problems=missing)
             self._command = Command((program, *self.options, *ARGUMENTS), SECONDS, MAX_BYTES)
         try:
-            output = self._command.run()
+            output = self._command.run().output
             return lldp.decode(output, self._is_hardware(), sysfs.addresses(self.root))
         except (FabricCommandFailed, NotUnderstood) as error:
             return Links(problems=(_TIMESTAMP.sub("", str(error)),))

@@ -14,13 +14,13 @@ def shell(script: str, seconds: float = 20.0, max_bytes: int = 1000) -> Command:
 
 
 def test_the_output_is_returned() -> None:
-    assert shell("echo one; echo two >&2; echo three").run() == b"one\nthree\n"
+    assert shell("echo one; echo two >&2; echo three").run().output == b"one\nthree\n"
 
 
 def test_it_sees_no_variable_of_ours_and_starts_in_the_root() -> None:
     os.environ["GKM_SECRET_OF_A_TEST"] = "1"
     try:
-        lines = shell("env; pwd").run().decode().splitlines()
+        lines = shell("env; pwd").run().output.decode().splitlines()
     finally:
         del os.environ["GKM_SECRET_OF_A_TEST"]
     assert "LC_ALL=C" in lines
