@@ -29,7 +29,9 @@ class WaitingGroup(NamedTuple):
     @property
     def why(self) -> str:
         """Return why the first of the pods waits, as far as its status tells."""
-        return _why(self.pods[0])
+        pod = self.pods[0]
+        messages = (one.message for one in pod.status.conditions if (one.type, one.status) == ("PodScheduled", "False"))
+        return next(messages, "") or f"kubelet of {pod.spec.node_name or 'no node'} has not mounted the volume"
 
     @property
     def next(self) -> str:
@@ -80,8 +82,3 @@ def _waits(pod: WaitingPod) -> bool:
     statuses = (*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ()))
     states = [one.state.waiting for one in statuses]
     return all(state is not None and state.reason in _MOUNTING for state in states)
-
-
-def _why(pod: WaitingPod) -> str:
-    messages = (one.message for one in pod.status.conditions if one.type == "PodScheduled" and one.status == "False")
-    return next(messages, "") or f"kubelet of {pod.spec.node_name or 'no node'} has not mounted the volume"
