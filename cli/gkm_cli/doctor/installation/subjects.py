@@ -19,10 +19,6 @@ def _configured(observed: InstallationFacts) -> bool:
     return isinstance(observed.config, Config)
 
 
-def _definitions(observed: InstallationFacts) -> bool:
-    return any(observed.definitions.values())
-
-
 def is_known(key: str) -> bool:
     """Return whether a key of a policy is a text or a file of the ConfigMap. Files of other volumes are not known."""
     return is_pem(key) or (key.startswith(MOUNT) and "/" not in key.removeprefix(MOUNT))
@@ -56,7 +52,9 @@ def _reported(observed: InstallationFacts) -> bool:
     return any(report.status.caches for report in observed.reports)
 
 
-DEFINITIONS = Subject[InstallationFacts]("no kind of GKM is installed", _definitions)
+DEFINITIONS = Subject[InstallationFacts](
+    "no kind of GKM is installed", lambda observed: any(observed.definitions.values())
+)
 WEBHOOK = Subject[InstallationFacts]("the webhook is not registered", lambda observed: observed.webhook)
 CACHES = Subject[InstallationFacts]("there is no cache", lambda observed: observed.caches)
 REPORTED = Subject[InstallationFacts]("no node reports a cache", _reported)
