@@ -91,7 +91,6 @@ class CaptureOrigin(Struct, frozen=True, rename="camel"):
     pod_namespace: str
     pod_name: Annotated[str, Meta(max_length=253)]
     digest: Annotated[str, Meta(max_length=71)]
-    mount_path: Annotated[str, Meta(max_length=4096)]
     start_time: Annotated[str, Meta(max_length=64)]
     cache_namespace: Annotated[str, Meta(max_length=63)] | None = None
     family: Annotated[str, Meta(max_length=253)] = ""

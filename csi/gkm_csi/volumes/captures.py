@@ -179,7 +179,7 @@ def _description(record: VolumeRecord, name: str, copied: CopyResult = _NO_FILES
         "cacheName": record.ref.name,
         "family": record.requested.name,
         "digest": record.digest,
-        "mountPath": record.options.mount_path,
+        "mountPath": record.options.mount_path,  # agents of earlier versions need it
         "files": copied.files,
         "bytes": copied.bytes,
         "startTime": record.start_time,

@@ -299,7 +299,7 @@ def test_a_capture_begins_again_a_few_times_at_most(node: FamilyNode, monkeypatc
 def test_captures_join_a_family_of_the_kind_that_they_become(
     namespaces: list[str], cache_namespace: str | None, family: CacheRef | None
 ) -> None:
-    origin = CaptureOrigin("csi-1", "ml-apps", "p", "", "/cache", "2026-01-01T00:00:00Z", cache_namespace, "llama")
+    origin = CaptureOrigin("csi-1", "ml-apps", "p", "", "2026-01-01T00:00:00Z", cache_namespace, "llama")
     assert family_of(origin, CapturedCaches(cluster_namespaces=namespaces)) == family
 
 
