@@ -55,7 +55,7 @@ static: setup ## format, lint, types and layers
 	$(BIN)/mypy core agent csi operator cli scripts hack tests bench
 	$(BIN)/lint-imports --config pyproject.toml | tail -1
 
-check: static ## static checks, unit and contract tests: four minutes
+check: static ## static checks, unit and contract tests: six minutes
 	@GKM_TIER=check $(PYTEST) $(XDIST) -m "not processes and not apiserver and not partners and not heavy" tests/unit tests/contract
 
 format: setup ## rewrite sources in the one format
