@@ -109,7 +109,8 @@ def site(cluster: Cluster) -> Iterator[Site]:
     cluster.apply(component("fabric-conditions"))
     # Both write Nodes, so what both policies allow is allowed: as Helm renders it.
     both = render({"features": {"fabricTaints": True, "topologyLabels": True}})
-    cluster.apply([each.value for each in both if each.source.startswith(("fabric-taints/", "topology-labels/"))])
+    on_nodes = [each.value for each in both if each.source.startswith(("fabric-taints/", "topology-labels/"))]
+    cluster.apply(on_nodes)
     until_rights_hold(cluster)
     until_policies_hold(cluster)
     admin = connect(str(cluster.kubeconfig))
@@ -123,6 +124,9 @@ def site(cluster: Cluster) -> Iterator[Site]:
     )
     for name in (NODE, OTHER):
         admin.delete(NODES, name)
+    for each in on_nodes:
+        cluster.objects.delete(each)
+    until_policies_hold(cluster)  # the deleted ones would refuse Nodes that other modules make as the controllers
 
 
 @contextmanager
