@@ -101,7 +101,7 @@ publish: setup ## store the images of dist/release in REGISTRY=registry.example/
 github-release: setup ## the files of dist/release as a release of the tag on GitHub (its own gh; GH_TOKEN)
 	@$(RELEASE) github --platforms "$${PLATFORMS:-}" --key "$${KEY:-}"
 
-test: machine toolchain ## set-up, check, our processes and a real API server, which it builds meanwhile: half an hour on two cores, then twelve minutes
+test: machine toolchain ## set-up, check, our processes and a real API server, which it builds meanwhile: 25 minutes on two cores, then twelve
 	@mkdir -p build
 	# Both halves wait more than they compute, so they run beside each other; the words of the second follow the first's.
 	# A process group of its own: bash makes its other background processes ignore Ctrl-C.
