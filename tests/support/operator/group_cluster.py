@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gkm.api import task_group_rights
 from support.cluster.audit import Audit, Request
 from support.cluster.audited_cluster import audited_cluster
 from support.cluster.cluster import Cluster
@@ -168,7 +169,12 @@ class GroupCluster:
         self.processes.clear()
 
     def clear(self) -> None:
-        """Delete what a test that failed left: groups, whatever holds them, and their objects; no controllers run."""
+        """Delete what a test left: groups, whatever holds them, their objects, and the kinds that controllers remember.
+
+        No controllers run. In the next test they make the ConfigMap again: this one's may have been made by a second
+        leader, which has every right.
+        """
+        self.cluster.objects.delete_named("configmap", task_group_rights.NAME, "gkm-system")
         for group in self.cluster.objects.every("taskgroups", TEAM):
             self.cluster.objects.delete(group)
         for kind, each in self._left():
