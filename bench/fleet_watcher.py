@@ -21,9 +21,11 @@ class Ended(Exception):
 def thin(kubeconfig: str, namespace: str, digests: Digests, answer: WatchResult) -> None:
     """Watch with gkm.kube.reflector, and sum up with gkm_operator.caches.fleet."""
     from fleet_timed import Timed
+    from gkm.api import msgspec_warmup
     from gkm_operator.caches.fleet import NodeWatcher
     from gkm_operator.caches.totals import CacheKey
 
+    msgspec_warmup.warm_up()
     aggregation = NodeWatcher(Timed.api(kubeconfig, answer.take), lambda _key: None)
     for reflector in aggregation.reflectors:
         reflector.start()

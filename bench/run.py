@@ -12,6 +12,8 @@ import platform
 import sys
 from pathlib import Path
 
+from gkm.api import msgspec_warmup
+
 OUTPUT = Path("build") / "bench"
 BENCHES = (
     *("agent", "agent_api", "coldstart", "csi", "delivery", "domains", "families", "fleet", "followed"),
@@ -36,6 +38,7 @@ def main() -> int:
     failed = False
     for name in options.names or BENCHES:
         bench = importlib.import_module(f"bench_{name}")
+        msgspec_warmup.warm_up()  # benches have threads
         result = bench.run(bench.SMALLEST if options.smallest else bench.FULL)
         size = "smallest" if options.smallest else "full"
         document = {"machine": machine(), "size": size, "figures": result.figures, "rows": result.rows}

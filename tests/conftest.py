@@ -7,6 +7,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+from gkm.api import msgspec_warmup
 from support.cluster.cluster import Cluster
 from support.examples import load_profile
 from support.host import workers
@@ -64,7 +65,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Let the garbage collector leave out what stays: modules and thousands of tests, at each of its full passes."""
+    """Prepare what was imported.
+
+    Threads of tests decode, as those of our processes. The garbage collector leaves out what stays, modules and
+    thousands of tests, at each of its full passes.
+    """
+    msgspec_warmup.warm_up()
     gc.collect()
     gc.freeze()
 

@@ -19,7 +19,8 @@ SECONDS = 240.0
 def run(*arguments: str | Path, directory: Path) -> subprocess.CompletedProcess[str]:
     """Run bench/run.py in a directory; it ends with what it started."""
     return subprocess.run(
-        [sys.executable, ROOT / "bench" / "run.py", *arguments],
+        # With faulthandler, a crash says where it was.
+        [sys.executable, "-X", "faulthandler", ROOT / "bench" / "run.py", *arguments],
         cwd=directory,
         env={**os.environ, "PYTHONPATH": str(ROOT / "tests")},
         capture_output=True,
@@ -32,7 +33,7 @@ def run(*arguments: str | Path, directory: Path) -> subprocess.CompletedProcess[
 def smallest(name: str, directory: Path) -> tuple[dict[str, Any], str]:
     """Run a bench, which must succeed; return its document and its table."""
     done = run("--smallest", "--output", directory / "figures", name, directory=directory)
-    assert done.returncode == 0, done.stderr[-4000:]
+    assert done.returncode == 0, f"{name} ended with {done.returncode}; it said: {done.stderr[-4000:]!r}"
     document: dict[str, Any] = json.loads((directory / "figures" / f"{name}.json").read_text(encoding="utf-8"))
     return document, done.stdout
 

@@ -11,6 +11,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from gkm.api import msgspec_warmup
 from gkm.api.config import Registries, RegistryHost
 from gkm.api.errors import GKMError
 from gkm.hoststate.layout import Layout
@@ -38,6 +39,7 @@ def main(host: str, state: str, limit: str, *refs: str) -> None:
     client = Registry(Registries(hosts={host: RegistryHost(plain_http=True)}))
     layout = Layout(Path(state) / "state", Path(state) / "run")
     layout.make_directories()
+    msgspec_warmup.warm_up()
     with ThreadPoolExecutor(len(refs)) as pool:
         results = list(pool.map(lambda ref: pulled(client, layout, ref), refs))
     status = Path("/proc/self/status").read_text()
