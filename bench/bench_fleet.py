@@ -12,7 +12,6 @@ All processes share the machine's cores, the writers among them: the API server 
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +27,6 @@ from fleet_process import Controllers
 from fleet_statuses import Statuses
 from fleet_storm import Agents
 from process_cost import memory_mib
-from support.operator.deployment import MAIN, SHORT_LEASE
 
 RATES = (100, 300)
 """Changes a second."""
@@ -44,17 +42,13 @@ SUMMARY = {
 
 @dataclass(frozen=True)
 class FleetSize:
-    """How many runs, nodes, storms for a cost and killed leaders there are, and how long a storm is.
-
-    `main` is the program of the controllers. With a short lease, `failover_s` is not that of the product.
-    """
+    """How many runs, nodes, storms for a cost and killed leaders there are, and how long a storm is."""
 
     runs: int
     nodes: int
     storms: int
     storm_seconds: float
     kills: int
-    main: Sequence[str] = MAIN
 
     def changes(self, rate: int) -> int:
         """Return the number of changes of a storm."""
@@ -62,7 +56,7 @@ class FleetSize:
 
 
 FULL = FleetSize(runs=3, nodes=10_000, storms=3, storm_seconds=20.0, kills=5)
-SMALLEST = FleetSize(runs=1, nodes=100, storms=1, storm_seconds=0.2, kills=1, main=SHORT_LEASE)
+SMALLEST = FleetSize(runs=1, nodes=100, storms=1, storm_seconds=0.2, kills=1)
 
 
 def run(size: FleetSize) -> Result:
@@ -90,7 +84,7 @@ def _once(size: FleetSize, number: int) -> Row:
             say(f"{nodes} nodes are in the API server")
             begun = nodes
             agents = Agents(place, nodes)
-            controllers = Controllers.start(place, part, size.main, stack)
+            controllers = Controllers.start(place, part, stack)
             row |= _settled(place, statuses, part, controllers)
             say(f"synced after {row[f'{part}_synced_s']:.1f} s, all right after {row[f'{part}_right_s']:.1f} s")
             rate, pid = RATES[0], controllers.pid
@@ -107,7 +101,7 @@ def _once(size: FleetSize, number: int) -> Row:
             say(f"{name}: done")
         row["whole_storm_peak_rss_mib"] = memory_mib(controllers.pid, "VmHWM")
         row["whole_storm_rss_mib"] = memory_mib(controllers.pid, "VmRSS")
-        row |= failovers(agents, statuses, controllers, size.kills, size.main)
+        row |= failovers(agents, statuses, controllers, size.kills)
         say(f"{size.kills} leaders were killed")
     return row | {name: row[detail] for name, detail in SUMMARY.items()}
 

@@ -3,7 +3,6 @@
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from statistics import median
@@ -25,13 +24,13 @@ MANY = 100_000
 """Changes; the storm ends when a new leader has written."""
 
 
-def failovers(agents: Agents, statuses: Statuses, leader: Controllers, times: int, main: Sequence[str]) -> Row:
-    """Kill the leader `times` times, each time beside a new replica of `main`; wait for right statuses in between."""
+def failovers(agents: Agents, statuses: Statuses, leader: Controllers, times: int) -> Row:
+    """Kill the leader `times` times, each time beside a new replica; wait for right statuses in between."""
     place = agents.place
     took: list[float] = []
     with ExitStack() as stack:
         for number in range(times):
-            other = Controllers.start(place, f"replica-{number}", main, stack)
+            other = Controllers.start(place, f"replica-{number}", stack)
             took.append(_kill(agents, statuses, leader, other, f"failover-{number}"))
             leader = other
             settle(place, statuses)

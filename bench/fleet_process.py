@@ -5,7 +5,6 @@
 
 import sys
 import time
-from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -14,6 +13,7 @@ from gkm.kube.client import HttpApi
 from gkm.kube.leases import LEASES
 from support.host import listening, pages
 from support.host.processes import Process
+from support.operator.deployment import MAIN
 
 LONGEST_SECONDS = 300.0
 LEASE = "gkm-controllers"
@@ -31,8 +31,8 @@ class Controllers:
     api: HttpApi
 
     @classmethod
-    def start(cls, place: FleetCluster, name: str, main: Sequence[str], stack: ExitStack) -> "Controllers":
-        """Start `main` and wait until it is synced; the stack ends it."""
+    def start(cls, place: FleetCluster, name: str, stack: ExitStack) -> "Controllers":
+        """Start one and wait until it is synced; the stack ends it."""
         words = (
             f"--config={place.directory / 'config.yaml'}",
             "--health=127.0.0.1:0",
@@ -41,7 +41,7 @@ class Controllers:
         )
         log = place.directory / f"controllers-{name}-{time.monotonic_ns()}.log"
         began = time.monotonic()
-        process = Process.start("gkm-operator controllers", [sys.executable, *main, "controllers", *words], log)
+        process = Process.start("gkm-operator controllers", [sys.executable, *MAIN, "controllers", *words], log)
         stack.callback(process.stop)
         health = listening.address(process)
         process.ready(lambda: pages.is_ready(health), "it is synced", LONGEST_SECONDS, every=LOOK_SECONDS)
