@@ -11,6 +11,7 @@ created anew meanwhile, perhaps elsewhere, gets no label of the old place.
 """
 
 import logging
+import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -172,6 +173,8 @@ def write_topology(api: Api, wanted: Mapping[str, Any], resource: Resource[Sched
 
 
 _SERVER_ERROR = 500
+MAX_FAILURES = 20
+"""Limit of nodes in a row whose labels fail with a server error; with more, the API server itself fails probably."""
 
 
 class LabelWriter:
@@ -193,8 +196,10 @@ class LabelWriter:
             Retry: this process ends, or nodes have changed meanwhile.
         """
         refused: list[str] = []
-        written = changed = 0
-        for node in self._watcher.nodes.values():
+        written = changed = failures = 0
+        nodes = self._watcher.nodes.values()
+        # By chance, so that nodes whose labels fail do not keep others from their turn.
+        for node in random.sample(nodes, len(nodes)):
             if not difference(level_labels(node.labels), wanted().get(node.name, {})):
                 continue
             if not self._pace():
@@ -202,9 +207,13 @@ class LabelWriter:
             try:
                 if self._label(node, wanted().get(node.name, {})):
                     written += 1
+                    failures = 0
                 else:
                     changed += 1
             except ApiError as error:
+                failures += error.status >= _SERVER_ERROR
+                if error.unavailable or failures == MAX_FAILURES:
+                    raise
                 refused.append(_refusal(error))
         if written:
             _LOG.info("topology labels of nodes written", extra=fields(nodes=written, refused=len(refused)))
@@ -235,9 +244,7 @@ class LabelWriter:
 
 
 def _refusal(error: ApiError) -> str:
-    """Return the text of a refusal that is about one node; raise if the error is about all."""
-    if error.unavailable or error.status >= _SERVER_ERROR:
-        raise error
+    """Return the text of a refusal that is about one node; raise Blocked if it is about all."""
     if _LACKS_RIGHT in error.message:
         message = f"the controllers may not label nodes: {install(Feature.TOPOLOGY_LABELS)}"
         raise Blocked(TopologyReason.RIGHTS_MISSING, message, detail=error.message) from error

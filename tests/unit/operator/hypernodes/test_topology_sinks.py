@@ -1,6 +1,6 @@
 """HyperNodes beside those of others, labels of nodes, Topologies of Kueue and KAI; kinds that are not installed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 
 import pytest
@@ -14,10 +14,12 @@ from gkm.kube.resources import (
     Json,
     Resource,
 )
-from support.kube.interposed_api import Call, InterposedApi
+from gkm_operator.hypernodes.writes.sinks import MAX_FAILURES
+from support.kube.interposed_api import Around, Call, InterposedApi
 from support.operator.topology import RAW_HYPERNODES, World, hypernode, racks, settings
 
 SMALL = racks(1, 2, 2)
+FIRST = {"node-0-0-0"}
 LABELED = settings(hyperNodes={"enabled": False}, nodeLabels=True)
 RAW_KUEUE: Resource[Json] = Resource(
     KUEUE_TOPOLOGIES_V1BETA2.api_version, "Topology", "topologies", namespaced=False, type=Json
@@ -64,23 +66,58 @@ def test_node_labels_are_written_on_our_keys_only_and_removed_when_untrue() -> N
     assert [call for call in world.api.calls if call[0] == "merge"] == []
 
 
-def test_a_node_whose_labels_are_refused_stops_no_other() -> None:
+@pytest.mark.parametrize("status", [403, 500, 503, 504])
+def test_a_node_whose_labels_are_refused_stops_no_other(status: int) -> None:
     world = World(SMALL, LABELED)
-
-    def around(call: Call, send: object) -> object:
-        if call == Call("merge", "nodes", "node-0-0-0"):
-            raise ApiError(403, "Forbidden", "a policy refuses it")
-        assert callable(send)
-        return send()
-
-    process = world.process(InterposedApi(world.api, around))
-    process.settle()
+    process = world.process(InterposedApi(world.api, refusing_labels_of(ApiError(status, "", "a webhook"), FIRST)))
+    process.observe()
+    process.work()
     found = process.condition("NodeLabelsWritten")
+    assert all(world.levels(name) for name in SMALL.keys() - FIRST), (
+        "a webhook that fails for one node stops the others"
+    )
     assert (found["reason"], found["message"].startswith("the API server refuses the labels of 1 node: ")) == (
         "WriteFailed",
         True,
     )
-    assert all(world.levels(name) for name in SMALL if name != "node-0-0-0")
+
+
+def test_nodes_for_which_a_webhook_fails_stop_no_other_whatever_their_number() -> None:
+    nodes = racks(1, 2, MAX_FAILURES + 1)
+    world = World(nodes, LABELED)
+    failing = [name for name in nodes if name.startswith("node-0-0-")]
+    process = world.process(InterposedApi(world.api, refusing_labels_of(ApiError(500, "", "a webhook"), failing)))
+    process.observe()
+    for _ in range(MAX_FAILURES):
+        process.work()
+    assert [name for name in nodes if not world.levels(name)] == failing, "nodes that fail keep others from their turn"
+
+
+@pytest.mark.parametrize(("status", "most"), [(0, 1), (429, 1), (503, MAX_FAILURES)])
+def test_an_api_server_that_is_away_ends_the_labels_of_nodes_after_few_requests(status: int, most: int) -> None:
+    nodes = racks(1, 2, 2 * MAX_FAILURES)
+    world = World(nodes, LABELED)
+    sent: list[str] = []
+    away = refusing_labels_of(ApiError(status, "", "away"), nodes, sent)
+    process = world.process(InterposedApi(world.api, away))
+    process.observe()
+    assert [type(error) for error in process.work()] == [ApiError]
+    assert len(sent) == most
+    assert process.condition("NodeLabelsWritten")["reason"] == "WriteFailed"
+
+
+def refusing_labels_of(refusal: ApiError, names: Collection[str], sent: list[str] | None = None) -> Around:
+    """Refuse the labels of these nodes, and note the names of the nodes whose labels are sent."""
+
+    def around(call: Call, send: Callable[[], object]) -> object:
+        if (call.verb, call.plural) == ("merge", "nodes"):
+            if sent is not None:
+                sent.append(call.name)
+            if call.name in names:
+                raise refusal
+        return send()
+
+    return around
 
 
 def test_a_missing_right_to_label_nodes_names_the_feature_after_one_request() -> None:
@@ -107,12 +144,14 @@ def test_a_missing_right_to_label_nodes_names_the_feature_after_one_request() ->
 def test_a_node_gets_the_labels_of_the_tree_that_is_newest_when_its_request_is_sent() -> None:
     world = World(SMALL, LABELED)
     sent: list[str] = []
+    moved: list[str] = []
 
     def around(call: Call, send: Callable[[], object]) -> object:
         if (call.verb, call.plural) == ("merge", "nodes"):
             sent.append(call.name)
             if len(sent) == 1:
-                world.label("node-0-1-1", rack="r0-0")
+                moved.append(other_than(call.name))
+                world.label(moved[0], rack="r0-0")
                 process.observe()
                 process.controller.sources[0].refresh()
                 process.controller.tree.reconcile()
@@ -121,20 +160,22 @@ def test_a_node_gets_the_labels_of_the_tree_that_is_newest_when_its_request_is_s
     process = world.process(InterposedApi(world.api, around))
     process.observe()
     assert process.work() == []
-    assert (len(sent), world.levels("node-0-1-1")) == (4, {"rack": "r0-0", "block": "b0"})
+    assert (len(sent), world.levels(moved[0])) == (4, {"rack": "r0-0", "block": "b0"})
 
 
 @pytest.mark.parametrize("is_seen", [False, True])
 def test_a_node_that_is_created_anew_elsewhere_during_a_pass_gets_no_label_of_its_old_place(*, is_seen: bool) -> None:
     world = World(SMALL, LABELED)
     sent: list[str] = []
+    moved: list[str] = []
 
     def around(call: Call, send: Callable[[], object]) -> object:
         if (call.verb, call.plural) == ("merge", "nodes"):
             sent.append(call.name)
             if len(sent) == 1:
-                world.remove("node-0-1-1")
-                world.add("node-0-1-1", {"rack": "r0-0", "block": "b0"})
+                moved.append(other_than(call.name))
+                world.remove(moved[0])
+                world.add(moved[0], {"rack": "r0-0", "block": "b0"})
                 if is_seen:
                     process.observe()
         return send()
@@ -142,9 +183,14 @@ def test_a_node_that_is_created_anew_elsewhere_during_a_pass_gets_no_label_of_it
     process = world.process(InterposedApi(world.api, around))
     process.observe()
     assert [str(error) for error in process.work()] == ["1 node changed meanwhile"]
-    assert world.levels("node-0-1-1") == {}
+    assert world.levels(moved[0]) == {}
     process.settle()
-    assert world.levels("node-0-1-1") == {"rack": "r0-0", "block": "b0"}
+    assert world.levels(moved[0]) == {"rack": "r0-0", "block": "b0"}
+
+
+def other_than(name: str) -> str:
+    """A node of the second rack whose labels have not been sent yet; nodes have no order."""
+    return "node-0-1-0" if name == "node-0-1-1" else "node-0-1-1"
 
 
 @pytest.mark.parametrize(("name", "resource"), [("kueue", RAW_KUEUE), ("kai", RAW_KAI)])
