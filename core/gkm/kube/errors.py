@@ -20,6 +20,9 @@ UNDECODABLE = (DecodeError, UnicodeDecodeError, RecursionError)
 
 _FORBIDDEN, _NOT_FOUND, _CONFLICT, _GONE, _INVALID = 403, 404, 409, 410, 422
 _TOO_MANY_REQUESTS = 429
+_SERVER_ERROR = 500
+_OF_WEBHOOKS = ("failed calling webhook", "denied the request")
+"""Parts of the API server's messages about webhooks."""
 _MAX_MESSAGE = 1000
 
 
@@ -91,6 +94,15 @@ class ApiError(Exception):
         A webhook causes other statuses, also 503 and 504.
         """
         return self.status in {NO_RESPONSE, _TOO_MANY_REQUESTS}
+
+    @property
+    def definite(self) -> bool:
+        """Return whether the API server did not store the object, and never will for this request.
+
+        It asks webhooks before it stores. One that fails or denies the request may cause any status.
+        """
+        of_webhook = any(part in self.message for part in _OF_WEBHOOKS)
+        return self.status != NO_RESPONSE and (self.status < _SERVER_ERROR or of_webhook)
 
     @property
     def unreadable(self) -> bool:

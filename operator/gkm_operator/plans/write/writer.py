@@ -40,10 +40,6 @@ _LOG = logging.getLogger(__name__)
 
 
 FIELD_MANAGER = "gkm-operator"
-_FIRST_SERVER_ERROR = 500
-_WEBHOOK_FAILED = "failed calling webhook"
-"""The API server reports a failed webhook as an internal error without storing the object: a definite failure, so that
-the webhook of one namespace stops no other."""
 _MAX_CACHED = 8192
 _EXISTS = "AlreadyExists"
 """The reason that distinguishes an existing object from other conflicts: two creates that count against one
@@ -155,7 +151,7 @@ class PlanWriter:
             if error.conflict and error.reason == _EXISTS:
                 _LOG.info("plan of this name exists already, kept as it is", extra=log_fields)
                 return SendResult.EXISTS
-            if not _is_definite_failure(error):
+            if not error.definite:
                 _LOG.warning(
                     "outcome of plan creation unknown, its GPUs stay reserved until a lookup",
                     extra=log_fields | fields(why=str(error)),
@@ -224,7 +220,7 @@ class PlanWriter:
                 "plan status not written, a later pass tries again",
                 extra=fields(plan="/".join(plan.key), why=str(error)),
             )
-            if not _is_definite_failure(error):
+            if not error.definite:
                 return False
             until = time.monotonic() + RETRY_SECONDS
         self._sent_plans.put(plan.key, (plan.version, until))
@@ -244,13 +240,6 @@ class PlanWriter:
         shown = run.metadata.resource_version
         last = self._written.get(run.metadata.uid)
         return last if last is not None and last.shown == shown else _WrittenStatus(shown, shown, run.status)
-
-
-def _is_definite_failure(error: ApiError) -> bool:
-    """Return whether the API server did not store this request, and never will."""
-    if not error.status:
-        return False
-    return error.status < _FIRST_SERVER_ERROR or _WEBHOOK_FAILED in error.message
 
 
 MAX_REFUSALS = 50

@@ -38,6 +38,7 @@ WEBHOOK = 'Internal error occurred: failed calling webhook "v.example.com": cont
     [
         ApiError(409, "Conflict", QUOTA),
         ApiError(500, "InternalError", WEBHOOK),
+        ApiError(503, "ServiceUnavailable", 'admission webhook "v.example.com" denied the request: not ready'),
         ApiError(429, "TooManyRequests", "the server has asked for the client to try again later"),
     ],
     ids=lambda error: str(error.reason),
