@@ -16,7 +16,7 @@ from gkm.api.hypernodes import HyperNodeObject, HyperNodeSpec
 from gkm.api.topology_status import TopologyReason
 from gkm.hoststate.logs import fields
 from gkm.kube.api import Api, ListSelector
-from gkm.kube.errors import NO_RESPONSE, ApiError
+from gkm.kube.errors import ApiError
 from gkm.kube.resources import HYPERNODES
 from gkm.kube.workqueue import Retry
 from gkm.topology.hypernodes import SOURCE_LABEL, HyperNode
@@ -33,6 +33,8 @@ from gkm_operator.hypernodes.watcher import TopologyWatcher
 _LOG = logging.getLogger(__name__)
 _ATTEMPTS = 5
 REFUSED_SECONDS = 300.0
+FAILED_SECONDS = 60.0
+"""As REFUSED_SECONDS, for a webhook that fails: it may be back in a moment."""
 PASS_SECONDS = 10.0
 """A pass writes at least this long, even if the wanted tree changes meanwhile: each pass begins with a list of all
 HyperNodes, and a single node that flaps makes a new tree every few seconds."""
@@ -191,9 +193,10 @@ class HyperNodeWriter:
                 raise Retry(
                     "these writes are obsolete: another tree is wanted, or HyperNodes of other sources have changed"
                 )
-            if why := self._send(write, server.objects):
+            if refusal := self._send(write, server.objects):
                 name = write.hypernode.name
-                self._refused[name] = _Refusal(wanted.get(name), why, self._clock() + REFUSED_SECONDS)
+                until = self._clock() + (FAILED_SECONDS if refusal.status >= _SERVER_ERROR else REFUSED_SECONDS)
+                self._refused[name] = _Refusal(wanted.get(name), f"HyperNode {name}: {refusal.message}", until)
                 # Each pass refuses one more, and their number is limited.
                 self.write(wanted, is_current)
                 return
@@ -255,10 +258,10 @@ class HyperNodeWriter:
             unreadable.update(name for _, name in page.unreadable)
         return Server(objects, frozenset(unreadable))
 
-    def _send(self, write: Write, objects: dict[str, HyperNodeObject]) -> str:
+    def _send(self, write: Write, objects: dict[str, HyperNodeObject]) -> ApiError | None:
         """Send a request, and replace the object by the answer, whose version the next request of it names.
 
-        Return why the API server, or a policy of the cluster, does not accept the HyperNode; "" if it does.
+        Return the error if the API server, or a policy or webhook of the cluster, does not accept the HyperNode.
         """
         name = write.hypernode.name
         found = objects.pop(name, None)
@@ -274,14 +277,15 @@ class HyperNodeWriter:
         except ApiError as error:
             if error.conflict or error.not_found or error.expired:
                 raise Retry("a HyperNode has changed meanwhile") from error
-            if error.status in _REFUSALS and len(self._refused) < MAX_REFUSED:
-                return f"HyperNode {name}: {error.message}"
-            if error.status == NO_RESPONSE or error.status >= _SERVER_ERROR:
+            refused = error.definite and (error.status in _REFUSALS or error.status >= _SERVER_ERROR)
+            if refused and len(self._refused) < MAX_REFUSED:
+                return error
+            if not error.definite:
                 self._unanswered, self._until = self._sent, self._clock() + QUIET_SECONDS
                 self._own.answered(name, None)
             raise
         metrics.TOPOLOGY_CHANGES.labels("HyperNode", write.action).inc()
-        return ""
+        return None
 
     def _change(self, write: Write, found: HyperNodeObject) -> HyperNodeObject | None:
         """Update or delete an object; return the answer to an update.

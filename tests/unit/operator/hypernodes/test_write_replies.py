@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Sequence
 
+import pytest
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import PROVIDER_TREES
 from gkm.topology.hypernodes import HyperNode, Member
 from gkm_operator.hypernodes.providers.intake import pack
-from gkm_operator.hypernodes.writes.hypernodes import MAX_REFUSED, REFUSED_SECONDS
+from gkm_operator.hypernodes.writes.hypernodes import FAILED_SECONDS, MAX_REFUSED, REFUSED_SECONDS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.examples import examples
@@ -17,6 +18,9 @@ from support.operator.topology import World, racks
 from support.operator.topology import settings as unguarded
 
 RAW_TREES = whole(PROVIDER_TREES)
+DENIED = ApiError(403, "Forbidden", "a webhook denied the request")
+FAILED = ApiError(500, "InternalError", 'Internal error occurred: failed calling webhook "v.example": no endpoints')
+NOT_READY = ApiError(503, "ServiceUnavailable", 'admission webhook "v.example" denied the request: not ready')
 
 
 def test_a_refused_domain_stops_no_other_and_the_tree_of_its_provider_says_so() -> None:
@@ -169,10 +173,41 @@ def test_a_refused_hypernode_is_tried_again_when_another_one_of_its_name_is_want
     assert world.place("node-0-0-0") == {"rack": "rack-r0-1", "block": "block-b0"}
 
 
-def test_where_everything_is_refused_the_requests_are_few() -> None:
+@pytest.mark.parametrize("failure", [FAILED, NOT_READY], ids=lambda error: str(error.reason))
+@pytest.mark.parametrize("name", ["rack-r0-0", "rack-r0-1"])
+def test_a_webhook_that_fails_for_one_hypernode_stops_no_other_and_is_asked_again_soon(
+    name: str, failure: ApiError
+) -> None:
+    world = World(racks(2, 2, 2))
+    process = world.process(InterposedApi(world.api, refusing(name, times=1, error=failure)))
+    now = [0.0]
+    process.controller.writer._clock = lambda: now[0]
+    process.observe()
+    process.work()
+    assert world.api.hypernodes().keys() == set(NAMES) - {name}, "a webhook that fails for one HyperNode stops others"
+    assert process.controller.writer.is_quiet, "a request that the API server has answered counts as one on its way"
+    assert process.condition("HyperNodesWritten")["reason"] == "HyperNodeRefused"
+    now[0] = FAILED_SECONDS
+    process.settle()
+    assert world.api.hypernodes().keys() == set(NAMES)
+    assert world.api.violations == []
+
+
+def test_an_error_of_the_api_server_itself_ends_the_pass_and_its_request_may_still_arrive() -> None:
+    world = World(racks(2, 2, 2))
+    timeout = ApiError(500, "", "etcdserver: request timed out")
+    process = world.process(InterposedApi(world.api, refusing("rack-r0-0", error=timeout)))
+    process.observe()
+    assert [type(error) for error in process.work()] == [ApiError]
+    assert not process.controller.writer.is_quiet
+    assert process.controller.writer.refusals == {}
+
+
+@pytest.mark.parametrize(("error", "reason"), [(DENIED, "RightsMissing"), (FAILED, "WriteFailed")])
+def test_where_everything_is_refused_the_requests_are_few(error: ApiError, reason: str) -> None:
     world = World(racks(5, 5, 1))
     seen: list[Call] = []
-    refuse = refusing("")
+    refuse = refusing("", error=error)
 
     def around(call: Call, send: Callable[[], object]) -> object:
         seen.append(call)
@@ -184,7 +219,7 @@ def test_where_everything_is_refused_the_requests_are_few() -> None:
         process.work()
     assert len(process.controller.writer.refusals) == MAX_REFUSED
     assert len([call for call in seen if call.writes]) == MAX_REFUSED + 3
-    assert process.condition("HyperNodesWritten")["reason"] == "RightsMissing"
+    assert process.condition("HyperNodesWritten")["reason"] == reason
 
 
 def test_a_node_whose_name_volcano_refuses_is_left_out_and_reported() -> None:
@@ -198,7 +233,7 @@ def test_a_node_whose_name_volcano_refuses_is_left_out_and_reported() -> None:
 
 
 def refusing(
-    name: str, times: int = 1 << 30, verbs: Sequence[str] = ("create", "merge", "delete")
+    name: str, times: int = 1 << 30, verbs: Sequence[str] = ("create", "merge", "delete"), error: ApiError = DENIED
 ) -> Callable[[Call, Callable[[], object]], object]:
     """Refuse so many writes of a HyperNode; of all without a name."""
     left = iter(range(times))
@@ -206,7 +241,7 @@ def refusing(
     def around(call: Call, send: Callable[[], object]) -> object:
         concerns = call.plural == "hypernodes" and call.verb in verbs and name in ("", call.name)
         if concerns and next(left, None) is not None:
-            raise ApiError(403, "Forbidden", "a webhook denied the request")
+            raise error
         return send()
 
     return around
