@@ -16,9 +16,10 @@ from gkm.kube.events import EventBody, Regarding
 from gkm.kube.live_objects import live_object
 from gkm.kube.resources import PODCLIQUESETS
 
+from gkm_operator.actions import run_all
 from gkm_operator.computedomains import events
 from gkm_operator.computedomains.claims import UNSEEN_SECONDS, ClaimReader, Unseen, any_claim
-from gkm_operator.computedomains.lifecycle.writer import DomainWriter, run_all
+from gkm_operator.computedomains.lifecycle.writer import DomainWriter
 from gkm_operator.computedomains.objects import DesiredDomain, Workload, is_released, of_set
 from gkm_operator.computedomains.pacing import CreationPacing
 from gkm_operator.computedomains.presence import Presence

@@ -3,7 +3,7 @@
 Every step tolerates a second operator and a kill before or after it: the next reconcile sees the result.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from gkm.api.computedomains import ComputeDomain
@@ -11,7 +11,6 @@ from gkm.api.meta import timestamp
 from gkm.api.mnnvl_metadata import NODE_LABEL, MnnvlMetadata, Owner
 from gkm.hoststate.lru import LRUCache
 from gkm.kube.api import Api
-from gkm.kube.elector import NotLeading
 from gkm.kube.errors import NO_RESPONSE, ApiError
 from gkm.kube.events import EventBody, Recorder, Regarding
 from gkm.kube.live_objects import live_object
@@ -200,30 +199,3 @@ class DomainWriter:
 
 def _reason(error: Exception) -> str:
     return error.message if isinstance(error, ApiError) else str(error)
-
-
-def run_all(*kinds: Iterable[Callable[[], None]]) -> None:
-    """Run all actions, even if some fail, and then raise the first error.
-
-    A refusal ends the actions of its kind, and an API server that is away or overloaded, or NotLeading, all of them.
-
-    Raises:
-        ApiError, Retry: the first error.
-    """
-    errors: list[ApiError | Retry] = []
-    for actions in kinds:
-        for action in actions:
-            try:
-                action()
-            except NotLeading:
-                raise
-            except Retry as error:
-                errors.append(error)
-            except ApiError as error:
-                errors.append(error)
-                if error.unavailable:
-                    raise
-                if error.refused:
-                    break
-    if errors:
-        raise errors[0]

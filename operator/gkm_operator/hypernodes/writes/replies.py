@@ -6,6 +6,7 @@ repeated, and follows from the state alone.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import msgspec
 from gkm.api.meta import FALSE, TRUE, Condition, timestamp, with_condition
@@ -23,6 +24,7 @@ from gkm.kube.resources import PROVIDER_TREES
 from gkm.topology.trees.names import hypernode_name
 from gkm.topology.trees.tree import Tree
 
+from gkm_operator.actions import run_all
 from gkm_operator.hypernodes.sources import ProviderSource
 from gkm_operator.hypernodes.watcher import TopologyWatcher, WatchedTree
 
@@ -49,17 +51,19 @@ class ProviderReplies:
         """Write the status of each ProviderTree whose status differs.
 
         Raises:
-            ApiError: a status cannot be written; earlier ones are.
+            ApiError: a status cannot be written; others are, unless the API server is away or overloaded.
         """
         by_name = {source.name: source for source in self.sources}
-        for found in self.watcher.provider_trees.values():
-            wanted = self._wanted(found, by_name.get(found.metadata.name))
-            if wanted is not None and wanted != found.status:
-                # A field that is left out would stay.
-                values = {one.encode_name: getattr(wanted, one.name) for one in msgspec.structs.fields(wanted)}
-                fields = msgspec.to_builtins(values)
-                name = found.metadata.name
-                self.api.merge(PROVIDER_TREES, name, {"status": fields}, subresource="status")
+        trees = self.watcher.provider_trees.values()
+        run_all(*([partial(self._write, tree, by_name.get(tree.metadata.name))] for tree in trees))
+
+    def _write(self, found: WatchedTree, source: ProviderSource | None) -> None:
+        wanted = self._wanted(found, source)
+        if wanted is not None and wanted != found.status:
+            # A field that is left out would stay.
+            values = {one.encode_name: getattr(wanted, one.name) for one in msgspec.structs.fields(wanted)}
+            status = msgspec.to_builtins(values)
+            self.api.merge(PROVIDER_TREES, found.metadata.name, {"status": status}, subresource="status")
 
     def _wanted(self, found: WatchedTree, source: ProviderSource | None) -> ProviderTreeStatus | None:
         if source is None:

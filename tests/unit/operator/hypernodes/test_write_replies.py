@@ -84,6 +84,23 @@ def test_a_status_names_what_is_refused_now_also_for_a_new_revision() -> None:
     )
 
 
+@pytest.mark.parametrize(("status", "answered"), [(403, ["ufm"]), (500, ["ufm"]), (503, ["ufm"]), (0, [])])
+def test_a_provider_whose_status_is_refused_stops_no_other_unless_the_api_server_is_away(
+    status: int, answered: list[str]
+) -> None:
+    world = World(racks(1, 2, 1), unguarded(providers=[{"name": name} for name in ("labels", "ufm", "lldp")]))
+    for name in ("ufm", "lldp"):
+        put(world.api, RAW_TREES, {"metadata": {"name": name}, "spec": {"revision": 1, "tree": pack([])}})
+    refuse = refusing("lldp", error=ApiError(status, "", "not this one"), plural="providertrees")
+    process = world.process(InterposedApi(world.api, refuse))
+    process.observe()
+    process.work()
+    with pytest.raises(ApiError, match="not this one"):
+        process.controller.replies.write()
+    written = [name for name in ("ufm", "lldp") if world.api.get(PROVIDER_TREES, name).status.observed_revision]
+    assert written == answered, "a status that is refused keeps another provider from its reply"
+
+
 def test_an_update_that_is_refused_leaves_the_object_and_the_others_are_valid_beside_it() -> None:
     world = World(racks(2, 2, 2))
     world.process().settle()
@@ -233,13 +250,17 @@ def test_a_node_whose_name_volcano_refuses_is_left_out_and_reported() -> None:
 
 
 def refusing(
-    name: str, times: int = 1 << 30, verbs: Sequence[str] = ("create", "merge", "delete"), error: ApiError = DENIED
+    name: str,
+    times: int = 1 << 30,
+    verbs: Sequence[str] = ("create", "merge", "delete"),
+    error: ApiError = DENIED,
+    plural: str = "hypernodes",
 ) -> Callable[[Call, Callable[[], object]], object]:
-    """Refuse so many writes of a HyperNode; of all without a name."""
+    """Refuse so many writes of an object; of all without a name."""
     left = iter(range(times))
 
     def around(call: Call, send: Callable[[], object]) -> object:
-        concerns = call.plural == "hypernodes" and call.verb in verbs and name in ("", call.name)
+        concerns = call.plural == plural and call.verb in verbs and name in ("", call.name)
         if concerns and next(left, None) is not None:
             raise error
         return send()
