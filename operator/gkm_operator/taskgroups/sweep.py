@@ -6,16 +6,17 @@ reason: users who may label an object, but not delete it, could use our right to
 
 import logging
 import random
+from functools import partial
 
 from gkm.api.task_groups import ENDED
 from gkm.hoststate.logs import fields
 from gkm.hoststate.pacing import Backoff
 from gkm.kube.api import Api, Key
-from gkm.kube.errors import ApiError
 from gkm.kube.workqueue import WorkQueue
 
 from gkm_operator import metrics
-from gkm_operator.taskgroups.members import GroupInventory
+from gkm_operator.actions import run_all
+from gkm_operator.taskgroups.members import GroupInventory, GroupMember
 from gkm_operator.taskgroups.watcher import WATCHED_GROUPS, GroupWatcher
 from gkm_operator.taskgroups.writer import GroupWriter
 
@@ -64,23 +65,16 @@ class LeakSweep:
             return None
         living = self._read(group)
         leaks = [member for member in found if member.group_uid != living]
-        failure: ApiError | None = None
         # By chance, so that leaks that cannot be deleted do not keep others from their turn.
-        for member in random.sample(leaks, min(len(leaks), MAX_DELETIONS)):
-            namespace, name = member.metadata.namespace, member.metadata.name
-            _LOG.warning(
-                "object of an ended task group found, to be deleted",
-                extra=fields(object=f"{member.kind} {namespace}/{name}", group=group[1]),
-            )
-            try:
-                self._writer.delete(namespace, member.kind, name, member.metadata.uid, "leaked")
-            except ApiError as error:
-                if error.unavailable:
-                    raise
-                failure = failure or error
-        if failure is not None:
-            raise failure
+        chosen = random.sample(leaks, min(len(leaks), MAX_DELETIONS))
+        run_all(*([partial(self._delete, member)] for member in chosen))
         return REST_SECONDS if len(leaks) > MAX_DELETIONS else None
+
+    def _delete(self, member: GroupMember) -> None:
+        namespace, name = member.metadata.namespace, member.metadata.name
+        about = fields(object=f"{member.kind} {namespace}/{name}", group=member.group[1])
+        _LOG.warning("object of an ended task group found, to be deleted", extra=about)
+        self._writer.delete(namespace, member.kind, name, member.metadata.uid, "leaked")
 
     def _read(self, group: Key) -> str:
         """Return the uid of the group of a name that lives, from the API server; "" if absent."""
