@@ -51,13 +51,13 @@ class CaptureWriter:
         """Create the cache object for a proven capture; `generation` is its number if it belongs to a family.
 
         Raises:
-            GKMError: the API server refuses the object.
+            GKMError: the API server, or a webhook, refuses the object.
             ApiError: an object of this name exists that the watch has not shown yet, or the API server does not answer.
         """
         try:
             self._api.create(_resource(cluster=cluster), cache_object(announced, generation, cluster=cluster))
         except ApiError as error:
-            if error.refused:
+            if error.definite and not (error.conflict or error.unavailable):
                 raise GKMError(Reason.NOT_ALLOWED, f"the API server refuses the cache: {error.message}") from error
             raise
         metrics.CAPTURED_CACHES.labels("registered").inc()

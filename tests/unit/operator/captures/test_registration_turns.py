@@ -1,12 +1,22 @@
 """Captures of many nodes take turns, and what a node announces without proof delays no other node."""
 
+from collections.abc import Callable
 from datetime import datetime
 
 from gkm.api.errors import GKMError, Reason
+from gkm.kube.errors import ApiError
 from gkm.kube.resources import GKMCACHENODES
 from gkm_operator.caches.throttling import BURST
 from gkm_operator.captures.objects import Announcement
-from gkm_operator.captures.reconciler import FAILURE_SECONDS, FAILURES_AT_ONCE, PER_PASS, REGISTER_SECONDS, SOON_SECONDS
+from gkm_operator.captures.reconciler import (
+    BACKOFF,
+    FAILURE_SECONDS,
+    FAILURES_AT_ONCE,
+    PER_PASS,
+    REGISTER_SECONDS,
+    SOON_SECONDS,
+)
+from support.kube.interposed_api import Call
 from support.operator.captures import (
     NAMESPACE,
     CapturesProcess,
@@ -41,6 +51,26 @@ def test_many_nodes_take_turns() -> None:
     world.announce("z-node", captured(1, age=60))
     CapturesProcess(world).run(3)
     assert world.names() == [name_of(1)]
+
+
+def test_a_webhook_that_fails_for_one_capture_delays_no_other_of_its_node() -> None:
+    world = CapturesWorld()
+    world.announce("node", *(captured(number, age=float(number)) for number in range(1, 4)))
+    fails = [True]
+
+    def around(call: Call, send: Callable[[], object]) -> object:
+        if fails[0] and (call.verb, call.name) == ("create", name_of(1)):
+            raise ApiError(500, "InternalError", 'Internal error occurred: failed calling webhook "v.example": timeout')
+        return send()
+
+    process = CapturesProcess(world, around)
+    process.run(2)
+    assert world.names() == [name_of(2), name_of(3)], "a webhook that fails for one capture delays the others"
+    assert len(world.images.proofs) == 3, "a capture is proven again at each pass while the webhook fails"
+    fails[0] = False
+    process.seconds += 2 * BACKOFF.first
+    process.run(1)
+    assert world.names() == [name_of(1), name_of(2), name_of(3)]
 
 
 def test_failed_proofs_of_a_node_are_limited_in_all_namespaces_together_whatever_it_announces_next() -> None:
