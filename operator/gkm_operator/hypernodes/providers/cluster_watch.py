@@ -8,6 +8,7 @@ Must never write to the API server.
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from hashlib import sha256
 from threading import Lock
 from typing import Any
@@ -32,6 +33,7 @@ from gkm.topology.providers import ClusterNode
 from gkm.topology.trees.hypernode_objects import value
 from msgspec import Struct, field, structs
 
+from gkm_operator.actions import run_all
 from gkm_operator.hypernodes.providers.view import AgentReport, Kind, LiveView
 from gkm_operator.nodes import NODES
 
@@ -254,7 +256,7 @@ class SurveyFeed:
         """Fetch surveys that changed and pass them to the view; remove surveys of nodes that are not chosen any more.
 
         Raises:
-            ApiError: a survey cannot be fetched; the others are published.
+            ApiError: a survey cannot be fetched; the others are published, unless the API server is away or overloaded.
             Retry: the surveys are not listed yet.
         """
         if not (self._watch.nodes.synced.is_set() and self._watch.surveys.synced.is_set()):
@@ -264,21 +266,18 @@ class SurveyFeed:
         for node in self._published.keys() - chosen.keys():
             self._view.publish([], [("Survey", node)])
             del self._published[node]
-        failed: ApiError | None = None
-        for node, digest in chosen.items():
-            if self._published.get(node) == digest:
-                continue
-            try:
-                text = self._api.get(SURVEY_TEXTS, SURVEY_PREFIX + node, self._namespace).data.text
-            except ApiError as error:
-                failed = error
-                if error.not_found:
-                    self._absent[node] = digest
-                continue
-            self._view.publish([AgentReport("Survey", node, text.encode())])
-            self._published[node] = digest
-        if failed is not None:
-            raise failed
+        changed = (each for each in chosen.items() if self._published.get(each[0]) != each[1])
+        run_all(*([partial(self._fetch, node, digest)] for node, digest in changed))
+
+    def _fetch(self, node: str, digest: str) -> None:
+        try:
+            text = self._api.get(SURVEY_TEXTS, SURVEY_PREFIX + node, self._namespace).data.text
+        except ApiError as error:
+            if error.not_found:
+                self._absent[node] = digest
+            raise
+        self._view.publish([AgentReport("Survey", node, text.encode())])
+        self._published[node] = digest
 
     def _chosen(self) -> Mapping[str, str]:
         return dict(sorted(self._watch.chosen_surveys().items())[:MAX_SURVEYS])

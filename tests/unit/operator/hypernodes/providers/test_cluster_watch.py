@@ -53,6 +53,20 @@ def test_a_survey_that_cannot_be_fetched_is_tried_again_and_holds_up_no_other() 
     assert published(watching) == {name: packed(name.encode()) for name in (SURVEYOR, OTHER)}
 
 
+def test_an_api_server_that_is_away_is_asked_for_one_survey_and_not_for_the_others() -> None:
+    world = world_with("infiniband")
+    world.label(OTHER, surveys="yes")
+    for node in (SURVEYOR, OTHER):
+        world.api.create(CONFIGMAPS, survey(node, node.encode()))
+    watching = Watching(world)
+    watching.observe()
+    world.api.calls.clear()
+    world.api.fault = lambda _verb, _plural: ApiError(0, "Unreachable", "away")
+    with pytest.raises(ApiError, match="away"):
+        watching.surveys.publish()
+    assert len(world.api.calls) == 1, "each survey waits for the timeout of its own request"
+
+
 def test_surveys_of_the_first_nodes_count_and_others_are_removed() -> None:
     world = World(
         {f"node-{number:03}": {"surveys": "yes"} for number in range(MAX_SURVEYS + 2)}, settings("infiniband")
@@ -124,7 +138,7 @@ def test_infiniband_starts_when_every_chosen_survey_was_fetched_or_is_gone() -> 
     assert feed.awaited().startswith("waits for 3 surveys")
     faults = [ApiError(503, "", "away"), None, ApiError(404, "NotFound", "gone")]
     world.api.fault = lambda verb, plural: faults.pop(0) if (verb, plural) == ("get", "configmaps") else None
-    with pytest.raises(ApiError, match="NotFound: gone"):  # the last of the two failures
+    with pytest.raises(ApiError, match="503: away"):  # the first of the two failures
         feed.publish()
     assert feed.awaited().startswith("waits for 1 survey,")
     world.api.fault = lambda _verb, _plural: None
