@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import islice
 
 from cryptography import x509
@@ -27,8 +28,9 @@ from gkm.hoststate.logs import fields
 from gkm.hoststate.pacing import Backoff
 from gkm.kube.api import Api
 from gkm.kube.controller import Controller
-from gkm.kube.errors import ApiError
 from gkm.kube.resources import CONFIGMAPS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Json, Resource
+
+from gkm_operator.actions import run_all
 
 _KINDS = {"validating": VALIDATING_WEBHOOKS, "mutating": MUTATING_WEBHOOKS}
 
@@ -161,7 +163,7 @@ class CaCopies(Controller):
         self.repeat(self.copy, Backoff(self._poll_seconds, self._poll_seconds), failure="webhook CAs not copied")
 
     def copy(self) -> float:
-        """Copy the CAs into all configurations, even if one fails; return the seconds until the next copy.
+        """Copy the CAs into all configurations, even if one is refused; return the seconds until the next copy.
 
         A ConfigMap that is missing, or without a certificate, takes no CA away.
 
@@ -171,9 +173,7 @@ class CaCopies(Controller):
         bundle = copied_bundle(self._published())
         if not bundle or (bundle == self._copied and self._elapsed() < self._repair_at):
             return self._poll_seconds
-        errors = [error for each in self._configurations if (error := self._write(each, bundle))]
-        if errors:
-            raise errors[0]
+        run_all(*([partial(self._write, each, bundle)] for each in self._configurations))
         self._copied, self._repair_at = bundle, self._elapsed() + self._repair_seconds
         return self._poll_seconds
 
@@ -181,14 +181,9 @@ class CaCopies(Controller):
         found = self._api.find(CONFIGMAPS, ADMISSION_CA, self._namespace) or {}
         return str((found.get("data") or {}).get(ADMISSION_CA_KEY, "")).encode()
 
-    def _write(self, configuration: WebhookConfiguration, bundle: bytes) -> ApiError | None:
-        try:
-            patch = bundle_patch(self._api.get(configuration.resource, configuration.name), bundle)
-            if patch is not None:
-                self._api.merge(configuration.resource, configuration.name, patch)
-                _LOG.info(
-                    "webhook CAs copied into a webhook configuration", extra=fields(configuration=str(configuration))
-                )
-        except ApiError as error:
-            return error
-        return None
+    def _write(self, configuration: WebhookConfiguration, bundle: bytes) -> None:
+        patch = bundle_patch(self._api.get(configuration.resource, configuration.name), bundle)
+        if patch is not None:
+            self._api.merge(configuration.resource, configuration.name, patch)
+            about = fields(configuration=str(configuration))
+            _LOG.info("webhook CAs copied into a webhook configuration", extra=about)
