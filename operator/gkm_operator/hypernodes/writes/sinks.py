@@ -191,7 +191,7 @@ class LabelWriter:
         A pass takes minutes, so each node gets what `wanted` returns right before its request.
 
         Raises:
-            ApiError: the API server does not respond, or not now.
+            ApiError: the API server does not respond, or fails for each of many nodes.
             Blocked: some nodes were refused, or the controllers may not label nodes.
             Retry: this process ends, or nodes have changed meanwhile.
         """
@@ -214,7 +214,7 @@ class LabelWriter:
                 failures += error.status >= _SERVER_ERROR
                 if error.unavailable or failures == MAX_FAILURES:
                     raise
-                refused.append(_refusal(error))
+                refused.append(str(error))
         if written:
             _LOG.info("topology labels of nodes written", extra=fields(nodes=written, refused=len(refused)))
         if refused:
@@ -238,14 +238,9 @@ class LabelWriter:
             # The API server calls another uid in a patch a conflict, or an invalid value of metadata.uid.
             if error.conflict or error.not_found or "metadata.uid" in error.message:
                 return False
+            if _LACKS_RIGHT in error.message:
+                message = f"the controllers may not label nodes: {install(Feature.TOPOLOGY_LABELS)}"
+                raise Blocked(TopologyReason.RIGHTS_MISSING, message, detail=error.message) from error
             raise
         metrics.TOPOLOGY_CHANGES.labels("Node", "update").inc()
         return True
-
-
-def _refusal(error: ApiError) -> str:
-    """Return the text of a refusal that is about one node; raise Blocked if it is about all."""
-    if _LACKS_RIGHT in error.message:
-        message = f"the controllers may not label nodes: {install(Feature.TOPOLOGY_LABELS)}"
-        raise Blocked(TopologyReason.RIGHTS_MISSING, message, detail=error.message) from error
-    return str(error)
