@@ -1,9 +1,7 @@
 """SIGKILL at every step of `gkm exec` behind the pull; the next run finds the whole cache, and removes every rest."""
 
 import json
-import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,8 +10,7 @@ from gkm.images.pulling import entry
 from gkm.images.pulling.entry import FileList, ListedFile
 from gkm_cli.cache import run_views
 from gkm_cli.cache.run_store import RunStore
-from support.csi.steps import Counter, was_killed
-from support.host.waiting import scaled
+from support.csi.steps import killed_at, printed
 
 TESTS = Path(__file__).resolve().parents[2]
 DATA = TESTS / "data" / "triton-cache"
@@ -22,17 +19,8 @@ DIGEST = f"sha256:{'a' * 64}"
 
 @pytest.mark.parametrize(("kind", "least"), [("view", 60), ("copy", 60), ("evict", 40)])
 def test_a_kill_at_any_step_leaves_what_the_next_run_completes(tmp_path: Path, kind: str, least: int) -> None:
-    run = subprocess.run(
-        [sys.executable, __file__, tmp_path, kind],
-        env={**os.environ, "PYTHONPATH": ":".join(path for path in sys.path if path)},
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=scaled(240),
-    )
-    assert run.returncode == 0, run.stderr
     # Fewer would say that the steps were not seen, not that there are none.
-    assert json.loads(run.stdout) > least
+    assert printed(__file__, tmp_path, kind, seconds=240) > least
 
 
 def main(root: Path, kind: str) -> None:
@@ -48,7 +36,7 @@ def survives(store: RunStore, kind: str, fatal: int) -> bool:
     filled(store)
     if kind == "evict":
         run_views.view(store, DIGEST)
-    died = killed(store, kind, fatal)
+    died = killed_at(fatal, lambda: step(store, kind))
     if kind == "evict":
         store.make()
         found = entry.find(store.layout, DIGEST)
@@ -89,17 +77,6 @@ def step(store: RunStore, kind: str) -> Path | None:
         return None
     store.use(DIGEST)
     return run_views.view(store, DIGEST) if kind == "view" else run_views.private_copy(store, DIGEST)
-
-
-def killed(store: RunStore, kind: str, fatal: int) -> bool:
-    child = os.fork()
-    if child == 0:
-        counter = Counter(fatal)
-        counter.arm()
-        step(store, kind)
-        counter.disarm()
-        os._exit(0)
-    return was_killed(child)
 
 
 if __name__ == "__main__":

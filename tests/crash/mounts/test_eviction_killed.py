@@ -2,13 +2,12 @@
 
 import json
 import os
-import subprocess
 import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
 
-from support.host.waiting import scaled
+from support.csi.steps import killed_at, printed
 
 TESTS = Path(__file__).resolve().parents[2]
 DATA = TESTS / "data" / "triton-cache"
@@ -16,17 +15,8 @@ GOES, COMES, LATER = "/goes", "/comes", ("/third", "/fourth")
 
 
 def test_a_kill_at_any_step_of_an_eviction_leaves_the_tree_of_a_volume(tmp_path: Path) -> None:
-    run = subprocess.run(
-        [sys.executable, __file__, tmp_path],
-        env={**os.environ, "PYTHONPATH": str(TESTS)},
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=scaled(120),
-    )
-    assert run.returncode == 0, run.stderr
     # Fewer would say that the steps were not seen, not that there are none.
-    assert json.loads(run.stdout) > 50
+    assert printed(__file__, tmp_path) > 50
 
 
 def main(root: Path) -> None:
@@ -35,7 +25,6 @@ def main(root: Path) -> None:
     from gkm.mounts.relocation.mount_path import MountPath  # noqa: PLC0415
     from gkm.mounts.relocation.tree_limits import Uses  # noqa: PLC0415
     from gkm.mounts.relocation.tree_store import RelocationInProgress, RelocationLayer  # noqa: PLC0415
-    from support.csi.steps import Counter, was_killed  # noqa: PLC0415 -- only the child has the tests' directory in its path
 
     content = os.open(DATA, os.O_PATH | os.O_DIRECTORY)
     tree_store.MAX_TREES = 1  # type: ignore[attr-defined]
@@ -68,14 +57,7 @@ def main(root: Path) -> None:
     def survives(fatal: int) -> bool:
         disk, memory, found_it = root / f"{fatal}-disk", root / f"{fatal}-memory" / "0123", root / f"{fatal}-found"
         tree = os.open(tree_store.relocate(content, layer, disk, memory=memory), os.O_RDONLY)
-        child = os.fork()
-        if child == 0:
-            counter = Counter(fatal)
-            counter.arm()
-            evict(disk, memory, tree, found_it)
-            counter.disarm()
-            os._exit(0)
-        died = was_killed(child)
+        died = killed_at(fatal, lambda: evict(disk, memory, tree, found_it))
         tree_store.remove_unfinished(memory.parent)
         used = Uses([layer.key] if found_it.exists() else [])
         for path in LATER:

@@ -2,11 +2,10 @@
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
-from support.host.waiting import scaled
+from support.csi.steps import killed_at, printed
 
 TESTS = Path(__file__).resolve().parents[2]
 DATA = TESTS / "data" / "triton-cache"
@@ -15,16 +14,7 @@ ROOM = 16 << 20
 
 
 def test_a_kill_at_any_step_leaves_a_complete_tree_or_none(tmp_path: Path) -> None:
-    run = subprocess.run(
-        [sys.executable, __file__, tmp_path],
-        env={**os.environ, "PYTHONPATH": str(TESTS)},
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=scaled(120),
-    )
-    assert run.returncode == 0, run.stderr
-    steps = json.loads(run.stdout)
+    steps = printed(__file__, tmp_path)
     # Fewer would say that the steps were not seen, not that there are none.
     assert steps["first"] > 25
     assert steps["after a reboot"] > steps["first"]
@@ -37,7 +27,6 @@ def main(root: Path) -> None:
     from gkm.mounts.relocation import tree_store  # noqa: PLC0415
     from gkm.mounts.relocation.mount_path import MountPath  # noqa: PLC0415
     from gkm.mounts.relocation.tree_store import RelocationLayer  # noqa: PLC0415
-    from support.csi.steps import Counter, was_killed  # noqa: PLC0415 -- only the child has the tests' directory in its path
 
     path, neighbour = MountPath("/cache"), MountPath("/neighbour")
     content = os.open(DATA, os.O_PATH | os.O_DIRECTORY)
@@ -49,16 +38,6 @@ def main(root: Path) -> None:
 
     boot.write_text("first")
     whole = files(tree_store.relocate(content, RelocationLayer(path), root / "whole"))
-
-    def killed(place: Path, memory: Path | None, fatal: int) -> bool:
-        child = os.fork()
-        if child == 0:
-            counter = Counter(fatal)
-            counter.arm()
-            tree_store.relocate(content, RelocationLayer(path), place, memory=memory)
-            counter.disarm()
-            os._exit(0)
-        return was_killed(child)
 
     def survives(kind: str, fatal: int) -> bool:
         place = root / f"{kind}-{fatal}"
@@ -72,7 +51,7 @@ def main(root: Path) -> None:
             boot.write_text("second")
         elif kind == "too large for memory":
             tree_store.MAX_TREE_MEMORY = 10_000  # type: ignore[misc]  # it ends in the second of its two files
-        died = killed(place, memory, fatal)
+        died = killed_at(fatal, lambda: tree_store.relocate(content, RelocationLayer(path), place, memory=memory))
         seen = tree_store._find(roots, RelocationLayer(path), boot.read_text())
         assert seen is None or files(seen) == whole, "a tree counts and is not whole"
         if memory and fatal % 2:

@@ -4,7 +4,6 @@ Run in a private mount namespace: DIRECTORY KIND. Prints the number of steps as 
 """
 
 import json
-import os
 import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future
@@ -31,7 +30,7 @@ from gkm_csi.volumes.request import PublishRequest, VolumeTarget
 from gkm_csi.volumes.settled import SettledLayers
 from gkm_csi.volumes.unpublish import VolumeUnpublisher
 from support.csi.nodes import NAMESPACE, NODE, NodeFiles, publish_message
-from support.csi.steps import Counter, told_of, was_killed
+from support.csi.steps import killed_at, told_of
 
 MANY = 500
 """More steps than a call has: the loop below ends when a call survives."""
@@ -127,19 +126,6 @@ class Case:
         (self.place.target / "mine").write_text(WRITTEN, encoding="utf-8")
 
 
-def killed(files: NodeFiles, fatal: int, call: Callable[[Started], None]) -> bool:
-    """Run `call` in a child that dies at step `fatal`; return whether it died."""
-    child = os.fork()
-    if child == 0:
-        started = Started(files)
-        counter = Counter(fatal)
-        counter.arm()
-        call(started)
-        counter.disarm()
-        os._exit(0)
-    return was_killed(child)
-
-
 def check_invariants(files: NodeFiles) -> None:
     """Check the invariants on the machine now, before any repair."""
     known = {record.volume_id: record for record in records.load_all(files.layout)}  # no half-written one
@@ -201,7 +187,7 @@ def publish_killed(kind: str, files: NodeFiles, fatal: int) -> bool:
     for ending in ("again", "unpublish"):
         case = Case(files, f"publish-{ending}-{fatal}", kind)
         old = case.first()
-        died = killed(files, fatal, partial(_publish, asked=case.asked()))
+        died = killed_at(fatal, partial(_publish, Started(files), asked=case.asked()))
         check_invariants(files)
         seen = case.place.target.exists()
         new = case.point_to("new")
@@ -239,7 +225,7 @@ def unpublish_killed(kind: str, files: NodeFiles, fatal: int) -> bool:
     if kind not in READ_ONLY:
         case.write()
     place = case.place
-    died = killed(files, fatal, lambda started: _unpublish(started, place))
+    died = killed_at(fatal, partial(_unpublish, Started(files), place))
     check_invariants(files)
     started = Started(files)
     check_started(files)

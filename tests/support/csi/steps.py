@@ -4,11 +4,17 @@ Python raises an event before every change of a file system, so a kill at the n-
 that a kill at any instruction can leave.
 """
 
+import json
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
+from typing import Any
+
+from support.host.waiting import scaled
 
 
 class Counter:
@@ -57,8 +63,29 @@ def _announced(name: str, call: Callable[..., object]) -> Callable[..., object]:
     return announced
 
 
-def was_killed(child: int) -> bool:
-    """Wait for a forked child that had a Counter; return whether it died at its step, else it must have succeeded."""
+def printed(program: str, *arguments: str | Path, seconds: float = 120) -> Any:  # noqa: ANN401 -- what the program prints
+    """Run a test module as a program, because an audit hook stays until its process ends; return what it prints."""
+    run = subprocess.run(
+        [sys.executable, program, *arguments],
+        env={**os.environ, "PYTHONPATH": ":".join(path for path in sys.path if path)},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=scaled(seconds),
+    )
+    assert run.returncode == 0, run.stderr
+    return json.loads(run.stdout)
+
+
+def killed_at(fatal: int, call: Callable[[], object]) -> bool:
+    """Run a call in a child that dies at step `fatal`; return whether it died, else the call must have succeeded."""
+    child = os.fork()
+    if child == 0:
+        counter = Counter(fatal)
+        counter.arm()
+        call()
+        counter.disarm()
+        os._exit(0)
     _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status):
         assert os.WTERMSIG(status) == signal.SIGKILL
