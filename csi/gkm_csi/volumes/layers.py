@@ -112,9 +112,11 @@ class VolumeLayers:
 
     def _used_layer_keys(self, volume: VolumeRecord) -> Uses:
         records = [record for record in self.volume_records.all() if record.digest == volume.digest]
-        return Uses(
-            _keys(records), _keys([record for record in records if record.pod_namespace == volume.pod_namespace])
-        )
+        recorded = {record.volume_id for record in records}
+        own = [record for record in records if record.pod_namespace == volume.pod_namespace]
+        # A mount without a readable record tells its cache, and not its tree.
+        mounted = {mount.mark.owner for mount in self.mounter.own_mounts() if mount.mark.content == volume.digest}
+        return Uses(_keys(records), _keys(own), complete=mounted <= recorded)
 
 
 def _keys(records: Iterable[VolumeRecord]) -> set[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from gkm.mounts.link_farm import MountedView
-from gkm.mounts.mountinfo import Mark
+from gkm.mounts.mountinfo import Mark, MarkedMount
 from gkm.mounts.relocation.tree_limits import Uses
 from gkm.mounts.relocation.tree_store import RelocationLayer
 
@@ -36,6 +36,9 @@ class MountInterface(Protocol):
 
     def observe(self, path: Path) -> TargetState:
         """Return the state of a target path; OSError if the path leads through a link or a file."""
+
+    def own_mounts(self) -> Sequence[MarkedMount]:
+        """Return every mount of GKM beneath kubelet's directory, with the path that kubelet uses for it."""
 
     def make(self, path: Path) -> bool:
         """Create the directory at a target path; return whether it was missing."""

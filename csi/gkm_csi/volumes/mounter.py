@@ -57,6 +57,15 @@ class Mounter:
             marks = tuple(mark_of(mount) for mount in mountinfo.read() if mount.point == target.point)
             return TargetState(exists=True, empty=bool(marks) or target.is_empty(), mounts=marks)
 
+    def own_mounts(self) -> list[MarkedMount]:
+        """Implement MountInterface.own_mounts."""
+        root = self.kubelet.resolve()
+        return [
+            MarkedMount(str(self.kubelet / Path(mount.point).relative_to(root)), mount.mark)
+            for mount in marked_mounts(mountinfo.read())
+            if mount.point.startswith(f"{root}/")
+        ]
+
     def make(self, path: Path) -> bool:
         """Implement MountInterface.make."""
         with targets.open_target(self.kubelet, path) as target:
@@ -154,16 +163,3 @@ class Mounter:
                 return target.remove()
         except FileNotFoundError:
             return True
-
-    def own_mounts(self) -> list[MarkedMount]:
-        """Return every mount of this driver beneath kubelet's directory, with the path that kubelet uses for it.
-
-        Raises:
-            OSError: mountinfo cannot be read.
-        """
-        root = self.kubelet.resolve()
-        return [
-            MarkedMount(str(self.kubelet / Path(mount.point).relative_to(root)), mount.mark)
-            for mount in marked_mounts(mountinfo.read())
-            if mount.point.startswith(f"{root}/")
-        ]

@@ -1,10 +1,14 @@
 """A cache that many tenants share: the mount paths of one tenant are limited, so that the others can use it too."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
+import grpc
 import pytest
 from gkm.hoststate.names import CacheRef
+from support.csi.driver import Client, driver
+from support.csi.namespaces import private_namespace
+from support.csi.nodes import node_files
 from support.csi.rig import Rig
 
 pytestmark = pytest.mark.mounts
@@ -88,3 +92,33 @@ def test_if_unavailable_empty_starts_empty_instead_of_waiting_for_a_second_path(
         )
         assert rig.record(volume).digest == ""
         rig.client.unpublish(volume, target)
+
+
+def test_the_tree_of_a_mounted_volume_with_an_unreadable_record_stays() -> None:
+    """The mark of a mount says which cache it shows, and not which tree: each one may be its."""
+    with node_files() as files, private_namespace() as namespace:
+        with driver(files, namespace) as first, Client(first.socket) as client:
+            rig = Rig(files, namespace, first, client)
+            cache = shared(rig)
+            volume, target = rig.volume()
+            client.publish(volume, target, {**cache, "mountPath": "/of/the/pod"})
+            (tree,) = files.layout.relocated_in_memory(rig.record(volume).digest).glob("[!.]*")
+            files.layout.volume_record(volume).write_text("{")
+
+        with driver(files, namespace) as second, Client(second.socket) as client:
+            rig = Rig(files, namespace, second, client)
+            with mounted(rig, cache, "one", SHARE), mounted(rig, cache, "another", SHARE - 1):
+                pass  # their trees stay, and no volume uses them
+            one_more = rig.volume()
+            with suppress(grpc.RpcError):
+                client.publish(*one_more, {**cache, "mountPath": "/one/more"})
+            assert rig.mounts(target), "a start does not unmount what it does not know"
+            assert tree.exists(), "an eviction took the tree from under a pod"
+            code, text = rig.refused(*one_more, {**cache, "mountPath": "/one/more"})
+            assert (code, "record of a mounted volume on this node is unreadable" in text) == ("UNAVAILABLE", True)
+            assert rig.nothing_left(*one_more)
+
+            client.unpublish(volume, target)
+            client.publish(*one_more, {**cache, "mountPath": "/one/more"})
+            assert not tree.exists(), "without the volume its tree is one of the unused"
+            client.unpublish(*one_more)

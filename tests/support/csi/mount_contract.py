@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from gkm.mounts.mountinfo import Mark
+from gkm.mounts.mountinfo import Mark, MarkedMount
 from gkm_csi.volumes.mount_interface import MountInterface, TargetState
 
 FIRST, SECOND = Mark("csi-1", "sha256:00"), Mark("csi-2", "sha256:11")
@@ -42,7 +42,9 @@ def mounts_stack_and_unmount_takes_all(mounts: MountInterface, target: Path) -> 
     mounts.mount((), target, FIRST, SIZE)
     mounts.mount((), target, SECOND, SIZE)
     assert mounts.observe(target).mounts == (FIRST, SECOND)
+    assert mounts.own_mounts() == [MarkedMount(str(target), mark) for mark in (FIRST, SECOND)]
     assert mounts.unmount(target) == 2
+    assert mounts.own_mounts() == []
     assert mounts.observe(target) == TargetState(exists=True, empty=True)
     assert mounts.unmount(target) == 0
 

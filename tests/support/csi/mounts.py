@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gkm.mounts.link_farm import MountedView
-from gkm.mounts.mountinfo import Mark
+from gkm.mounts.mountinfo import Mark, MarkedMount
 from gkm.mounts.relocation.tree_limits import Uses
 from gkm.mounts.relocation.tree_store import RelocationLayer
 from gkm_csi.volumes.mount_interface import TargetState
@@ -38,6 +38,9 @@ class MountsInMemory:
         self._fail("look")
         mounts = tuple(self.mounted.get(path, ()))
         return TargetState(path in self.directories, path not in self.foreign, mounts)
+
+    def own_mounts(self) -> list[MarkedMount]:
+        return [MarkedMount(str(path), mark) for path, marks in self.mounted.items() for mark in marks if mark]
 
     def make(self, path: Path) -> bool:
         self._fail("make")

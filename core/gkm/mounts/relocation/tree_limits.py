@@ -25,10 +25,14 @@ class AllInUse(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Uses:
-    """The relocated trees that volumes of a cache use, by key: of `every` namespace, and of the caller's `own`."""
+    """The relocated trees that volumes of a cache use, by key: of `every` namespace, and of the caller's `own`.
+
+    They are not `complete` while a volume is mounted whose tree is not known: any tree may be in use then.
+    """
 
     every: Collection[str] = ()
     own: Collection[str] = ()
+    complete: bool = True
 
 
 def check_share(uses: Uses, key: str) -> None:
@@ -48,7 +52,12 @@ def check_all(uses: Uses, key: str, existing: int) -> None:
     """Check that one more relocated tree of a cache may exist beside the `existing` used ones.
 
     Raises:
-        AllInUse: the limit is reached, and the namespace has a tree already.
+        AllInUse: the limit is reached, and the namespace has a tree already, or the uses are not complete.
     """
+    if existing >= MAX_TREES and not uses.complete:
+        raise AllInUse(
+            f"the record of a mounted volume on this node is unreadable, so each of the {MAX_TREES} mount paths of the "
+            f"cache may be in use"
+        )
     if existing >= MAX_TREES and not set(uses.own) <= {key}:
         raise AllInUse(f"volumes of several namespaces on this node use the cache at {MAX_TREES} different mount paths")

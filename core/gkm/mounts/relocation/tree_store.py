@@ -151,9 +151,9 @@ def _evict_unused(roots: Sequence[Path], in_use: Callable[[], Uses]) -> None:
     if len(existing) < MAX_TREES:
         return
     with _eviction:
-        used = in_use().every
-        for path in existing:
-            if path.name not in used:
+        uses = in_use()
+        for path in existing if uses.complete else ():
+            if path.name not in uses.every:
                 path.rename(_temporary(path.parent))
 
 

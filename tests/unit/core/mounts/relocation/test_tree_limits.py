@@ -12,7 +12,7 @@ import pytest
 from gkm.hoststate import trees
 from gkm.mounts.relocation import tree_store, tree_writer
 from gkm.mounts.relocation.mount_path import MountPath
-from gkm.mounts.relocation.tree_limits import MAX_TREES, Uses
+from gkm.mounts.relocation.tree_limits import MAX_TREES, AllInUse, Uses
 from gkm.mounts.relocation.tree_store import RelocationInProgress, RelocationLayer
 from gkm.mounts.relocation.tree_writer import RewriteCounts, Unrelocatable
 
@@ -106,6 +106,16 @@ def test_a_volume_that_comes_during_an_eviction_finds_no_tree_that_goes(content:
 
     assert (place / found.key).exists() == bool(seen), "a volume found a tree that went"
     assert not list(place.glob(".tmp-*"))
+
+
+def test_while_a_use_is_not_known_no_tree_goes_and_none_is_added(content: int, tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    for layer in layers(MAX_TREES):
+        tree_store.relocate(content, layer, place)
+    before = {path.name for path in place.iterdir()}
+    with pytest.raises(AllInUse, match="a mounted volume on this node is unreadable"):
+        tree_store.relocate(content, RelocationLayer(PATH), place, lambda: Uses(complete=False))
+    assert {path.name for path in place.iterdir()} == before
 
 
 @pytest.mark.parametrize("name", [".tmp-x", RelocationLayer(PATH).key])
