@@ -1,7 +1,8 @@
 """Copy the files that a pod added to its volume (attribute `capture`) before the volume is unmounted.
 
 A copy takes seconds and no call waits for it: one thread copies, and unpublish returns ABORTED until the copy is
-complete. While the pod runs, gkm_csi.volumes.settled asks for captures of the same volume.
+complete, or until the thread has copied one volume for COPY_SECONDS. While the pod runs, gkm_csi.volumes.settled asks
+for captures of the same volume.
 
 A finished capture appears as `captured/<volume>` by one rename; a process killed before it starts the copy anew.
 So does a failed one, without files but with the cause: the agent reports it as it reports every refused capture.
@@ -35,6 +36,8 @@ from gkm_csi.volumes.layers import NotMounted, VolumeLayers
 _SHARED_FACTOR: Final = 2
 """A capture may take twice the size of the layer: holes and hard links count more than once in a copy."""
 _TEMPORARY_PREFIX: Final = ".tmp-"
+COPY_SECONDS: Final = 600.0
+"""Seconds after which the ends of pods do not wait for a copy: a system call on a disk that hangs does not return."""
 _MAX_ID: Final = 116
 """Characters of a volume's id in the name of a capture while its pod runs: with a time it is a valid id."""
 
@@ -50,7 +53,9 @@ class Captures:
         self._layout = layout
         self._layers = layers
         self._min_free_percent = min_free_percent
+        # No disk operation while it is held: every end of a pod needs it.
         self._lock = threading.Lock()
+        self._began: float | None = None
         self._running: dict[str, Future[None]] = {}
         self._early: dict[str, Future[None]] = {}
         """By volume: the last copy while its pod runs."""
@@ -70,20 +75,23 @@ class Captures:
         """Return whether the copy of a volume has ended, with or without success; start it if it has not run.
 
         A failed capture loses the files that the pod added, and leaves a record of the cause; it never holds up the end
-        of the pod.
+        of the pod. Nor does a copy that hangs, its own or another one: only the log has that loss.
         """
         with self._lock:
             self._early.pop(record.volume_id, None)
             task = self._running.get(record.volume_id)
             if task is None:
-                if self._directory(record).exists():
-                    return True
-                self._running[record.volume_id] = self._pool.submit(self._capture, record, self._directory(record))
+                directory = self._layout.capture(record.volume_id)
+                self._running[record.volume_id] = self._pool.submit(self._capture, record, directory)
                 return False
-            if not task.done():
+            has_ended, began = task.done(), self._began
+            if not has_ended and (began is None or time.monotonic() - began < COPY_SECONDS):
                 return False
             del self._running[record.volume_id]
-            return True
+        if not has_ended:
+            task.cancel()  # without an effect on one that has begun: it may still end
+            _LOG.error("copy for a capture hangs, a pod ends without waiting for it", extra=_log_fields(record))
+        return True
 
     def capture_running(self, record: VolumeRecord) -> None:
         """Start a copy of a volume while its pod runs, unless one waits already. Each such copy has a new name."""
@@ -94,11 +102,12 @@ class Captures:
                 self._early[record.volume_id] = self._pool.submit(self._capture, record, self._layout.capture(name))
 
     def _capture(self, record: VolumeRecord, directory: Path) -> None:
-        log_fields = fields(
-            volume=record.volume_id, cache=str(record.ref), pod=f"{record.pod_namespace}/{record.pod_name}"
-        )
+        self._began = time.monotonic()
+        log_fields = _log_fields(record)
         temporary = self._layout.captured / f"{_TEMPORARY_PREFIX}{record.volume_id}"
         try:
+            if directory.exists():  # by a process that was killed afterwards
+                return
             _make_empty(temporary)
             with self._layers.mounted_layers(record) as (view, lowers):
                 copied = self._copy(view, lowers, temporary / CAPTURED_CONTENT)
@@ -117,6 +126,7 @@ class Captures:
                 _finish(temporary, directory, _description(record, directory.name) | {"lost": _loss(error)})
         finally:
             _remove(temporary)
+            self._began = None
 
     def _copy(self, view: MountedView, lowers: Sequence[int], destination: Path) -> CopyResult:
         most = _max_layer_bytes(view.top)
@@ -129,8 +139,9 @@ class Captures:
                 raise OSError(errno.ENOSPC, why) from error
             raise
 
-    def _directory(self, record: VolumeRecord) -> Path:
-        return self._layout.capture(record.volume_id)
+
+def _log_fields(record: VolumeRecord) -> dict[str, object]:
+    return fields(volume=record.volume_id, cache=str(record.ref), pod=f"{record.pod_namespace}/{record.pod_name}")
 
 
 def _remove(path: Path) -> None:

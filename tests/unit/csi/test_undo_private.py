@@ -2,11 +2,13 @@
 
 import json
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
 from gkm.hoststate import files
 from gkm.mounts import copy_changes
+from gkm.mounts.copy_changes import CopyResult
 from gkm.mounts.layer_walk import LayerTooLarge, TooManyBytes
 from gkm.mounts.mountinfo import TooManyMounts
 from gkm.mounts.relocation.tree_limits import AllInUse, TooMany
@@ -17,13 +19,13 @@ from gkm_csi.volumes import captures
 from gkm_csi.volumes.request import PublishRequest
 from gkm_csi.volumes.stats import VolumeStats
 from support.csi.desk import InMemoryNode
-from support.host.waiting import until
+from support.host.waiting import scaled, until
 
 PRIVATE = {"readOnly": "false", "mountPath": "/cache", "capture": "true"}
 
 
-def private(memory_node: InMemoryNode) -> PublishRequest:
-    return memory_node.request(cacheName=memory_node.ref.name, **PRIVATE)
+def private(memory_node: InMemoryNode, volume: str = "csi-1") -> PublishRequest:
+    return memory_node.request(volume, cacheName=memory_node.ref.name, **PRIVATE)
 
 
 @pytest.mark.parametrize("step", ["look", "entry", "make", "prepared", "mount"])
@@ -194,6 +196,57 @@ def test_a_volume_that_is_not_mounted_loses_no_capture(memory_node: InMemoryNode
     memory_node.mounts.mounted.clear()
     until(lambda: ended(memory_node, asked), "the volume to go")
     assert list(memory_node.files.layout.captured.iterdir()) == []
+
+
+def test_a_copy_that_does_not_end_holds_up_no_pod(
+    memory_node: InMemoryNode, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    begins, may_end = Event(), Event()
+
+    def copy(*_: object) -> CopyResult:
+        begins.set()
+        assert may_end.wait(scaled(60))
+        return CopyResult(files=1, bytes=1, skipped=0)
+
+    monkeypatch.setattr(captures, "_max_layer_bytes", lambda _mount: 100)
+    monkeypatch.setattr(copy_changes, "copy_changes", copy)
+    hangs, waits = private(memory_node, "csi-1"), private(memory_node, "csi-2")
+    try:
+        for asked in (hangs, waits):
+            memory_node.publisher.publish(asked)
+            assert not ended(memory_node, asked)
+        assert begins.wait(scaled(60))
+        for asked in (hangs, waits):
+            assert not ended(memory_node, asked), "a copy has a time in which pods wait for it"
+        monkeypatch.setattr(captures, "COPY_SECONDS", -1.0, raising=False)
+        for asked in (hangs, waits):
+            assert ended(memory_node, asked), "the end of a pod waits for a copy that does not end"
+    finally:
+        may_end.set()
+        memory_node.unpublisher.captures.stop()
+    assert memory_node.is_clean()
+    lost = [line for line in caplog.records if line.message.startswith("copy for a capture hangs")]
+    assert [vars(line)["volume"] for line in lost] == ["csi-1", "csi-2"]
+    captured = [path.name for path in memory_node.files.layout.captured.iterdir()]
+    assert captured == ["csi-1"], "a copy that ends late is a capture, and one that did not begin is none"
+
+
+def test_a_capture_that_cannot_be_looked_for_does_not_hold_up_the_pod(
+    memory_node: InMemoryNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = private(memory_node)
+    memory_node.publisher.publish(asked)
+    captured = memory_node.files.layout.captured
+    stat = Path.stat
+
+    def fails(path: Path, **more: bool) -> Any:  # noqa: ANN401 -- handed on
+        if path.parent == captured:
+            raise OSError(5, "Input/output error")
+        return stat(path, **more)
+
+    monkeypatch.setattr(Path, "stat", fails)
+    until(lambda: ended(memory_node, asked), "the volume to go")
+    assert memory_node.is_clean()
 
 
 def ended(memory_node: InMemoryNode, asked: PublishRequest) -> bool:
