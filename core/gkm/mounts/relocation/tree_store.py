@@ -42,8 +42,8 @@ MAX_MEMORY: Final = 64 << 20
 """Limit of bytes of all trees in memory; they are charged to the CSI driver's container."""
 _slots: Final = threading.BoundedSemaphore(MAX_CONCURRENT)
 _eviction: Final = threading.Lock()
-"""Held while a tree is looked for, and while unused trees get a temporary name: a volume has a record before it looks
-for a tree, so that an eviction sees the record, or the volume finds no tree."""
+"""Held while unused trees get a temporary name. A volume waits for it before it looks for a tree, and has a record
+before: so an eviction sees the record, or the volume finds no tree."""
 
 
 class RelocationInProgress(Exception):
@@ -121,10 +121,11 @@ def remove_unfinished(memory: Path) -> None:
 
 def _find(roots: Sequence[Path], layer: RelocationLayer, boot: str) -> Path | None:
     """Return the valid tree of a layer below `roots`."""
-    with _eviction:
-        for directory in (root / layer.key for root in roots):
-            if _identity(layer, boot).items() <= _metadata(directory).items():
-                return directory / _TREE_DIRECTORY
+    with _eviction:  # not held while the disk is read: a later eviction sees the record of the volume
+        pass
+    for directory in (root / layer.key for root in roots):
+        if _identity(layer, boot).items() <= _metadata(directory).items():
+            return directory / _TREE_DIRECTORY
     return None
 
 

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from threading import Event, Thread
+from typing import Any
 
 import pytest
-from gkm.hoststate import trees
+from gkm.hoststate import files, trees
 from gkm.mounts.relocation import tree_store, tree_writer
 from gkm.mounts.relocation.mount_path import MountPath
 from gkm.mounts.relocation.tree_limits import MAX_TREES, AllInUse, Uses
@@ -106,6 +107,39 @@ def test_a_volume_that_comes_during_an_eviction_finds_no_tree_that_goes(content:
 
     assert (place / found.key).exists() == bool(seen), "a volume found a tree that went"
     assert not list(place.glob(".tmp-*"))
+
+
+def test_a_disk_that_hangs_below_one_cache_holds_up_no_other(
+    content: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begins, may_end = Event(), Event()
+    read = files.read_object
+
+    def slow(path: Path, limit: int) -> dict[str, Any]:
+        if path.is_relative_to(tmp_path / "dead"):
+            begins.set()
+            assert may_end.wait(DEADLINE)
+        return read(path, limit)
+
+    layer, found = RelocationLayer(PATH), Event()
+
+    def volume() -> None:
+        tree_store.relocate(content, layer, tmp_path / "sound")
+        found.set()
+
+    tree_store.relocate(content, layer, tmp_path / "sound")
+    monkeypatch.setattr(files, "read_object", slow)
+    hangs = Thread(target=tree_store.relocate, args=(content, layer, tmp_path / "dead"))
+    other = Thread(target=volume)
+    try:
+        hangs.start()
+        assert begins.wait(DEADLINE)
+        other.start()
+        assert found.wait(DEADLINE / 2), "a volume of another cache waits for the disk"
+    finally:
+        may_end.set()
+        for thread in (hangs, other):
+            thread.join(DEADLINE)
 
 
 def test_while_a_use_is_not_known_no_tree_goes_and_none_is_added(content: int, tmp_path: Path) -> None:
