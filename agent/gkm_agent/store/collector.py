@@ -54,12 +54,23 @@ class Collector:
         self._readable = False
 
     def read(self) -> list[VolumeRecord]:
-        """Return the volume records; if one is unreadable, the records of the last complete read."""
+        """Return the volume records, an unreadable one as it was last read."""
+        before = {record.volume_id: record for record in self._records}
+        found: list[VolumeRecord] = []
+        error: Exception | None = None
         try:
-            self._records = list(records.load_all(self._store.layout))
-            self._readable = True
-        except (UnreadableState, OSError) as error:
-            self._readable = False
+            for volume in records.volume_ids(self._store.layout):
+                try:
+                    record = records.load(self._store.layout, volume)
+                except UnreadableState as unreadable:
+                    error, record = unreadable, before.get(volume)
+                if record is not None:
+                    found.append(record)
+            self._records = found
+        except OSError as unlistable:
+            error = unlistable
+        self._readable = error is None
+        if error is not None:
             self._log_stopped(f"a volume record is unreadable, so its entry is unknown: {error}")
         return self._records
 

@@ -97,6 +97,33 @@ def test_while_a_record_cannot_be_read_nothing_is_collected(node: Node) -> None:
     assert node.entries() == {ONE}
 
 
+def test_a_record_that_cannot_be_read_hides_no_other_pod_after_a_restart(node: Node) -> None:
+    node.want("llama")
+    node.mount(ONE)
+    record = node.layout.volume_record("csi-9")
+    record.parent.mkdir()
+    record.write_text("{")
+    node.settle()
+    node.restart()
+
+    node.settle()
+
+    assert [pod.volume_id for pod in node.status().pods] == ["csi-1"], "the cache looks unused, and retention ends it"
+
+
+def test_a_pod_stays_in_the_report_while_its_record_cannot_be_read(node: Node) -> None:
+    node.want("llama")
+    node.mount(ONE)
+    node.mount(ONE, "csi-2")
+    node.settle()
+    node.layout.volume_record("csi-1").write_text("{")
+    node.unmount("csi-2")
+
+    node.settle()
+
+    assert [pod.volume_id for pod in node.status().pods] == ["csi-1"]
+
+
 def test_while_the_records_cannot_be_listed_nothing_is_collected(node: Node) -> None:
     node.want("llama")
     node.settle()
