@@ -30,6 +30,8 @@ _LOCK_FILE: Final = ".lock"
 _TEMPORARY_PREFIX: Final = ".tmp-"
 _FORMAT: Final = 1
 """Format version of trees; it is raised when the same input gives other files, so that old trees are not used."""
+_NOT_OURS: Final = (errno.ENOTDIR, errno.ELOOP)
+"""Errors of a path that no writer of trees makes."""
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _MAX_BYTES: Final = 16 << 10
 
@@ -130,10 +132,19 @@ def _find(roots: Sequence[Path], layer: RelocationLayer, boot: str) -> Path | No
 
 
 def _metadata(directory: Path) -> dict[str, object]:
-    """Return the metadata of a tree, empty if it is missing or unreadable."""
+    """Return the metadata of a tree, empty if it is missing or damaged.
+
+    Raises:
+        OSError: it cannot be read now. The tree may be good, and mounted.
+    """
     try:
         return files.read_object(directory / _METADATA_FILE, _MAX_BYTES)
-    except (FileNotFoundError, UnreadableState):
+    except FileNotFoundError:
+        return {}
+    except UnreadableState as error:
+        cause = error.__cause__
+        if isinstance(cause, OSError) and cause.errno not in _NOT_OURS:
+            raise cause from error
         return {}
 
 

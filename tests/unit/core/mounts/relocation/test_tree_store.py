@@ -1,5 +1,6 @@
 """Relocated trees: written once, shared, rewritten after a reboot, removed with their cache."""
 
+import errno
 import fcntl
 import json
 import os
@@ -113,6 +114,27 @@ def test_a_tree_whose_record_is_not_ours_is_made_anew(content: int, place: Path,
         record.write_bytes(made)
     relocate(content, RelocationLayer(CACHE), place)
     assert json.loads(record.read_text())["mountPath"] == CACHE.text
+
+
+def test_a_tree_whose_record_cannot_be_read_now_stays(
+    content: int, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Volumes may show it."""
+    found = relocate(content, RelocationLayer(CACHE), place)
+    opened = os.open
+
+    def failing(path: Path, *arguments: int) -> int:
+        if path == found.parent / "made.json":
+            raise OSError(errno.EMFILE, "Too many open files")
+        return opened(path, *arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("gkm.hoststate.files.os.open", failing)
+        with pytest.raises(OSError, match="Too many open files"):
+            relocate(content, RelocationLayer(CACHE), place)
+    before = (found.parent / "made.json").stat().st_ino
+    relocate(content, RelocationLayer(CACHE), place)
+    assert (found.parent / "made.json").stat().st_ino == before
 
 
 @pytest.mark.parametrize("field", ["format", "bootId", "mountPath"])
