@@ -18,11 +18,11 @@ from gkm.api.topology_settings import TopologyProvider
 from gkm.kube.resources import NODES as KUBE_NODES
 from gkm.kube.resources import PROVIDER_TREES
 from gkm.topology.hypernodes import HyperNode
+from gkm.topology.provider_trees import HyperNodeSet
 from gkm.topology.providers import Reply
 from gkm_operator.hypernodes.providers import command, polling
 from gkm_operator.hypernodes.providers.channel import ProviderChannel
 from gkm_operator.hypernodes.providers.command import ProviderCode
-from gkm_operator.hypernodes.providers.intake import HyperNodeSet
 from gkm_operator.hypernodes.providers.view import AgentReport
 from support.host.waiting import until
 from support.kube.fake_api import FakeApi

@@ -10,11 +10,11 @@ from gkm.topology.hypernodes import HyperNode, forest
 from gkm.topology.labels import label_placements
 from gkm.topology.nodes import Node
 from gkm.topology.placements import placements
+from gkm.topology.provider_trees import HyperNodeSet, InvalidTree, Refused, pack, unpack
 from gkm.topology.providers import Event
 from gkm.topology.trees import volcano
 from gkm.topology.trees.merge import build_tree
 from gkm.topology.trees.tree import Tree
-from gkm_operator.hypernodes.providers.intake import HyperNodeSet, InvalidTree, Refused, pack, unpack
 
 _MOST_NODES = 200
 _LEVELS = ("nvlink", "rack", "block", "region")

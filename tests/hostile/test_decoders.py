@@ -98,7 +98,7 @@ MEASURED = {
     },
     "operator/gkm_operator/admission/groups/objects.py": {"GroupTemplate of admission", "TaskGroup of admission"},
     "operator/gkm_operator/admission/review.py": {"admission review"},
-    "operator/gkm_operator/hypernodes/providers/intake.py": {"tree of a provider"},
+    "core/gkm/topology/provider_trees.py": {"tree of a provider"},
     "operator/gkm_operator/pods.py": {"Pod of the controllers"},
 }
 NOT_FOREIGN = {

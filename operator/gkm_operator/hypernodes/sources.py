@@ -18,9 +18,9 @@ from gkm.hoststate.escaping import escape
 from gkm.hoststate.logs import fields
 from gkm.topology.labels import label_placements
 from gkm.topology.placements import Placements, placements
+from gkm.topology.provider_trees import InvalidTree, Refused, checked
 from msgspec import structs
 
-from gkm_operator.hypernodes.providers.intake import HyperNodeSet, InvalidTree, Refused, unpack
 from gkm_operator.hypernodes.watcher import TopologyWatcher
 
 _LOG = logging.getLogger(__name__)
@@ -154,7 +154,7 @@ class ProviderSource:
         self._read = present
         try:
             with _DECODING:
-                tree = _checked(spec.tree)
+                tree = checked(spec.tree)
         except (InvalidTree, Refused) as error:
             self.set_aside = (
                 f"has a tree that is set aside, revision {spec.revision}: {error}; its last good one is still used"
@@ -222,17 +222,6 @@ class ProviderSource:
         if self.placements is not None and spec.stale_seconds and now - self._observed.at > spec.stale_seconds + _SLACK:
             return f"has not read its source since {self._observed.text}; its last tree is still used"
         return ""
-
-
-def _checked(text: str) -> HyperNodeSet:
-    """Return the HyperNodes in a text.
-
-    Raises:
-        InvalidTree, Refused: they cannot be used; no message has content of the text.
-    """
-    found = HyperNodeSet()
-    found.apply(unpack(text), first=True)
-    return found
 
 
 def serving(name: str, found: Placements) -> ProviderStatus:

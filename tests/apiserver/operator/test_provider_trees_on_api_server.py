@@ -19,7 +19,7 @@ from gkm.kube.errors import ApiError
 from gkm.kube.reflector import Reflector
 from gkm.kube.resources import PROVIDER_TREES, Json
 from gkm.topology.hypernodes import HyperNode, Member
-from gkm_operator.hypernodes.providers.intake import pack, unpack
+from gkm.topology.provider_trees import pack, unpack
 from gkm_operator.hypernodes.watcher import TREES
 from support.cluster.cluster import Cluster
 from support.cluster.objects import Objects, refusal

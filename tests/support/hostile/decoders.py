@@ -12,13 +12,12 @@ from gkm.gpus.values import Inventory
 from gkm.hoststate import files
 from gkm.images.assembly import factors_file, triton, vllm
 from gkm.templates.rendering import frames, process
-from gkm.topology import lists, nodes, pods
+from gkm.topology import lists, nodes, pods, provider_trees
 from gkm.topology.fabrics import lldpd, tree_file, ufm
 from gkm_agent.fabric import lldp, watch
 from gkm_agent.standalone.source import manifests_in
 from gkm_cli import credential_helpers
 from gkm_cli.cache import machines
-from gkm_operator.hypernodes.providers import intake
 from support.hostile.decoder import MIB, OBJECT_FACTOR, Decoder
 from support.hostile.image_decoders import IMAGES, SIGNATURES
 from support.hostile.kube_decoders import KUBE
@@ -62,9 +61,9 @@ HOSTS = (
     # The number of its values has an absolute limit instead.
     Decoder(
         "tree of a provider",
-        intake.decode,
-        intake.TreeContent,
-        intake.MAX_BYTES,
+        provider_trees.decode,
+        provider_trees.TreeContent,
+        provider_trees.MAX_BYTES,
         factor=OBJECT_FACTOR,
     ),
     Decoder("factors of vLLM", lambda text: vllm._factors(_file(text)), vllm.CacheKeyFactors, factors_file.MAX_BYTES),

@@ -15,8 +15,8 @@ from gkm.kube.api import Api
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import PROVIDER_TREES
 from gkm.topology.hypernodes import HyperNode
+from gkm.topology.provider_trees import unpack
 from gkm_operator.hypernodes.providers.command import ProviderCode, runner_of
-from gkm_operator.hypernodes.providers.intake import unpack
 from gkm_operator.hypernodes.providers.runner import ProviderRunner, RunnerPace, TreeObject
 from support.host.waiting import until
 from support.topology import misbehaving

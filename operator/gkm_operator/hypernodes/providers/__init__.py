@@ -1,5 +1,4 @@
-"""Topology providers: the process that runs one provider, and the check of its events.
+"""Topology providers: the process that runs one provider, its channel to the ProviderTree, and the built-in ones.
 
-The controllers import `intake` only, never the code of a provider. `command` and what it imports run in the pod of a
-provider.
+The controllers never import it: `command` and what it imports run in the pod of a provider.
 """

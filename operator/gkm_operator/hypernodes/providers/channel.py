@@ -12,10 +12,9 @@ import msgspec
 from gkm.api.meta import FALSE, timestamp
 from gkm.api.provider_trees import ACCEPTED, MAX_FAULTS, MAX_TEXT, ProviderTreeSpec, ProviderTreeStatus, SpecState
 from gkm.hoststate.escaping import escape
+from gkm.topology.provider_trees import HyperNodeSet, Refused, TreeTooLarge, pack
 from gkm.topology.providers import Action, Event, ProviderStopped, Reply
 from msgspec import structs
-
-from gkm_operator.hypernodes.providers.intake import HyperNodeSet, Refused, TreeTooLarge, pack
 
 MAX_REPLIES = 1_024
 MAX_EVENT_BYTES = 64 << 20

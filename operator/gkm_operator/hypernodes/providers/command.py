@@ -29,13 +29,13 @@ from gkm.kube.api import Api
 from gkm.kube.client import connect
 from gkm.kube.errors import ApiError
 from gkm.kube.secrets import own_namespace
+from gkm.topology.provider_trees import InvalidTree, unpack
 from gkm.topology.providers import Provider, ProviderFactory, ProviderFailed
 
 from gkm_operator import metrics
 from gkm_operator.health import health_server
 from gkm_operator.hypernodes.providers.channel import ProviderChannel
 from gkm_operator.hypernodes.providers.cluster_watch import ClusterSources
-from gkm_operator.hypernodes.providers.intake import InvalidTree, unpack
 from gkm_operator.hypernodes.providers.runner import ProviderRunner, RunnerPace, TreeObject
 from gkm_operator.hypernodes.providers.view import Kind, LiveView
 

@@ -4,7 +4,7 @@ import pytest
 from gkm.api.topology_status import parse_status
 from gkm.kube.resources import PROVIDER_TREES
 from gkm.topology.hypernodes import HyperNode, Member
-from gkm_operator.hypernodes.providers.intake import pack
+from gkm.topology.provider_trees import pack
 from support.kube.whole_objects import whole
 from support.operator.nodes import put
 from support.operator.topology import World, racks, settings

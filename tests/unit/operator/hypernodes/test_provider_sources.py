@@ -9,7 +9,7 @@ from gkm.api.meta import timestamp
 from gkm.api.topology_status import ProviderState
 from gkm.kube.resources import PROVIDER_TREES, Json
 from gkm.topology.hypernodes import HyperNode, Member
-from gkm_operator.hypernodes.providers.intake import pack
+from gkm.topology.provider_trees import pack
 from gkm_operator.hypernodes.sources import HEARTBEAT_STALE_SECONDS, LastChange, ProviderSource
 from support.kube.whole_objects import whole
 from support.operator.nodes import put

@@ -6,7 +6,7 @@ import pytest
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import PROVIDER_TREES
 from gkm.topology.hypernodes import HyperNode, Member
-from gkm_operator.hypernodes.providers.intake import pack
+from gkm.topology.provider_trees import pack
 from gkm_operator.hypernodes.writes.hypernodes import FAILED_SECONDS, MAX_REFUSED, REFUSED_SECONDS
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -12,10 +12,10 @@ from gkm.api.meta import FALSE, Condition
 from gkm.api.provider_trees import MAX_PACKED, ProviderTreeStatus, RefusedHyperNode, TreeReason
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import HYPERNODES, NODES, PROVIDER_TREES
+from gkm.topology import provider_trees
+from gkm.topology.provider_trees import unpack
 from gkm.topology.quarantine import Quarantined, QuarantineReason
-from gkm_operator.hypernodes.providers import intake
 from gkm_operator.hypernodes.providers.channel import UNSTATED_END
-from gkm_operator.hypernodes.providers.intake import unpack
 from support.kube.fake_api import FakeApi
 from support.operator.nodes import put
 from support.operator.topology import hypernode, node
@@ -303,11 +303,11 @@ def test_a_tree_that_does_not_fit_is_refused_and_the_last_one_becomes_older(
 ) -> None:
     with misbehaves(api, "floods", tmp_path, pace=replace(PACE, least=0.0)) as pod:
         pod.serves()
-        monkeypatch.setattr(intake, "MAX_PACKED", 10)
+        monkeypatch.setattr(provider_trees, "MAX_PACKED", 10)
         pod.until(lambda: pod.spec.refusal == "the tree does not fit into one object", "the refusal")
         stopped = pod.spec
         pod.until(lambda: pod.spec.refused > stopped.refused + 3, "further refusals")
         assert (pod.spec.revision, pod.spec.tree) == (stopped.revision, stopped.tree)
         assert pod.spec.observed_time == stopped.observed_time
-        monkeypatch.setattr(intake, "MAX_PACKED", MAX_PACKED)
+        monkeypatch.setattr(provider_trees, "MAX_PACKED", MAX_PACKED)
         pod.until(lambda: pod.spec.revision > stopped.revision, "the next tree")

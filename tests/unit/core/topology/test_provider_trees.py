@@ -3,10 +3,10 @@
 from collections.abc import Callable
 
 import pytest
+from gkm.topology import provider_trees
 from gkm.topology.hypernodes import HyperNode, Member
+from gkm.topology.provider_trees import HyperNodeSet, Refused
 from gkm.topology.providers import Action, Event
-from gkm_operator.hypernodes.providers import intake
-from gkm_operator.hypernodes.providers.intake import HyperNodeSet, Refused
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from support.examples import examples
@@ -144,20 +144,20 @@ def chain(length: int) -> list[HyperNode]:
 
 
 def test_a_chain_grows_to_its_limit_at_either_end() -> None:
-    longest = chain(intake.MAX_DEPTH)
+    longest = chain(provider_trees.MAX_DEPTH)
     made = a_set(*longest)
-    top = hypernode("top", inner(f"h{intake.MAX_DEPTH - 1}"))
+    top = hypernode("top", inner(f"h{provider_trees.MAX_DEPTH - 1}"))
     bottom = (hypernode("h0", inner("below")), hypernode("below", node("n1")))
     for refused in ((top,), bottom):
         with pytest.raises(Refused, match="a HyperNode lies below 32 others"):
             made.apply(event(Action.UPDATE, *refused))
     with pytest.raises(Refused, match="a HyperNode lies below 32 others"):
-        a_set(*chain(intake.MAX_DEPTH + 1))
+        a_set(*chain(provider_trees.MAX_DEPTH + 1))
 
 
 @pytest.mark.parametrize(("bound", "kind"), [("MAX_HYPERNODES", "HyperNodes"), ("MAX_MEMBERS", "members")])
 def test_a_set_stays_within_its_bounds(monkeypatch: pytest.MonkeyPatch, bound: str, kind: str) -> None:
-    monkeypatch.setattr(intake, bound, 5)
+    monkeypatch.setattr(provider_trees, bound, 5)
     made = a_set(*(hypernode(f"h{i}", node(f"n{i}")) for i in range(5)))
     for refused in (Action.CREATE, Action.UPDATE):
         with pytest.raises(Refused, match=f"more than 5 {kind}"):

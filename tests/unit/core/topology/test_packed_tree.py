@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 import pytest
 from gkm.api.provider_trees import MAX_PACKED
+from gkm.topology import provider_trees
 from gkm.topology.hypernodes import HyperNode, Member, MemberKind
+from gkm.topology.provider_trees import HyperNodeSet, InvalidTree, TreeTooLarge, pack, unpack
 from gkm.topology.providers import Action, Event
 from gkm.topology.quarantine import Quarantined, QuarantineReason
-from gkm_operator.hypernodes.providers import intake
-from gkm_operator.hypernodes.providers.intake import HyperNodeSet, InvalidTree, TreeTooLarge, pack, unpack
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -76,7 +76,7 @@ def test_a_tree_that_does_not_fit_is_refused() -> None:
 
 
 def test_a_tree_with_more_json_than_is_read_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake, "MAX_BYTES", 100)
+    monkeypatch.setattr(provider_trees, "MAX_BYTES", 100)
     with pytest.raises(TreeTooLarge, match=r"the tree has [0-9]+ bytes; 100 are possible"):
         pack(fabric(20, anything, anything))
 
@@ -104,7 +104,7 @@ GOOD = pack(fabric(20, "n{}".format, "s{}".format))
         (packed(b"[" * 100_000), "its JSON is no list of HyperNodes"),
         (packed(b'{"hypernodes":[{"name":"secret-switch"}]}'), "its JSON is no list of HyperNodes"),
         (packed(b"\xff"), "its JSON is no list of HyperNodes"),
-        (packed(b" " * (intake.MAX_BYTES + 1)), "its JSON has more than 33554432 bytes"),
+        (packed(b" " * (provider_trees.MAX_BYTES + 1)), "its JSON has more than 33554432 bytes"),
         (packed(b"[" + b"0," * 1_500_001 + b"0]"), "it has more than 1500000 values"),
         ("A" * (MAX_PACKED + 1), f"it has more than {MAX_PACKED} characters"),
     ],
