@@ -1,26 +1,31 @@
-"""Read nodes, pods, plans and runs of a cluster: what `gkm plan` plans with where no lists are given. It never writes.
+"""Read nodes, trees, pods, plans and runs of a cluster: what `gkm plan` plans with without lists. It never writes.
 
 As in the controllers, the GPUs of a plan are in use until its pods use them or it expires, and the GPUs of the runs to
 be planned are free (docs/design/plans.md).
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from gkm.api.topology_settings import Topology
 from gkm.kube.api import Api, ListSelector
-from gkm.kube.resources import PLACEMENTPLANS, PROVIDER_TREES, RUNS
+from gkm.kube.resources import PLACEMENTPLANS, RUNS
 from gkm.packing.conversion import PlanUnreadable, gpus_by_node, pod_of
 from gkm.topology import pods
 from gkm.topology.eligibility import PodDemand, load_of
+from gkm.topology.labels import label_placements
+from gkm.topology.lists import NodeList
+from gkm.topology.providers import LABELS, by_trust
 from gkm.topology.survey import survey_nodes
+from gkm.topology.trees.merge import Named
 from gkm.topology.usage import added, uncounted_notes, with_loads
 
 from gkm_cli.clusters.connection import ClusterConnection
-from gkm_cli.clusters.reads import NotServed, Unreadable, pages
+from gkm_cli.clusters.reads import NotServed, pages
+from gkm_cli.clusters.topology import Notes, read_trees
 from gkm_cli.clusters.usage import HINT, RunName, read_nodes, read_usage
 from gkm_cli.plan.snapshot import SurveyedCluster
 
@@ -36,25 +41,28 @@ def read(cluster: ClusterConnection, own: Collection[RunName], settings: Topolog
     """
     nodes = read_nodes(cluster.api)
     used = read_usage(cluster.api, own)
-    surveyed = survey_nodes(nodes.nodes, settings, nodes.unread)
+    sources, notes = _sources(cluster.api, nodes, settings)
+    surveyed = survey_nodes(nodes.nodes, settings, nodes.unread, sources)
     reserved = _reserved(cluster.api, own, used.by_run, cluster.now())
     starting = _loads(reserved, _pods(cluster.api) if reserved else {})
     return SurveyedCluster(
         surveyed,
         with_loads(used.others, starting),
-        (*uncounted_notes(surveyed.uncounted, used.others.claiming), *_provider_notes(cluster.api)),
+        (*uncounted_notes(surveyed.uncounted, used.others.claiming), *notes),
         reserved=sum(reserved.values(), Counter()),
         own_is_free=True,
         own_nodes=frozenset(node for run in own for node in used.by_run.get(run, {})),
     )
 
 
-def _provider_notes(api: Api) -> Iterator[str]:
-    """Yield a note if topology providers place nodes, too, and may be read."""
-    with suppress(Unreadable):
-        names = [entry.name for page in pages(api, PROVIDER_TREES, ListSelector()) for entry in page.entries]
-        if names:
-            yield f"nodes are where their labels say: the topology of {', '.join(sorted(names))} is not read"
+def _sources(api: Api, nodes: NodeList, settings: Topology) -> tuple[Named | None, Notes]:
+    """Return the placements that the controllers plan with, None if labels alone place nodes."""
+    if not settings.makes_tree:
+        return None, ()
+    names = by_trust(provider.name for provider in settings.providers)
+    trees, notes = read_trees(api, [name for name in names if name != LABELS], settings.levels)
+    placed = {**trees, LABELS: label_placements(nodes.nodes, settings)}
+    return [(name, placed[name]) for name in names if name in placed], notes
 
 
 def _reserved(

@@ -57,7 +57,11 @@ class PlanOptions:
     ] = None
     config: Annotated[
         Path | None,
-        typer.Option("--config", help="A GKM configuration file; GKM uses its sections topology and packing."),
+        typer.Option(
+            "--config",
+            help="A GKM configuration file; GKM uses its sections topology and packing. Without it, GKM uses a "
+            "cluster's gkm-config.",
+        ),
     ] = None
     explains: Annotated[
         bool,

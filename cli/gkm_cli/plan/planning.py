@@ -2,9 +2,10 @@
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 
-from gkm.api.topology_settings import Topology
+from gkm.api.config import Config
 from gkm.hoststate.escaping import escape
 from gkm.packing.values import Plan, Refusal
 
@@ -43,12 +44,14 @@ def print_plan(options: PlanOptions, run_flags: RunFlags, where: ClusterOptions)
     if not options.image.strip() or options.image != options.image.strip():
         raise UsageError("--image is empty, or has spaces around it", "name an image")
     configured = files.configured(options.config)
-    default = configured.packing.policy
-    run = runs.read(options.runs, default, options.policy) if options.runs else None
+    run = runs.read(options.runs, configured.packing.policy, options.policy) if options.runs else None
     previous = plan_files.read(options.previous_plan) if options.previous_plan else None
-    cluster = _snapshot(options, where, run, configured.topology)
+    cluster, configured = _snapshot(options, where, run, configured)
+    default = configured.packing.policy
     if run is None:
         run = runs.parse(runs.manifest(run_flags, cluster.node_gpus), default, options.policy)
+    else:
+        run = run.with_default(default)
     cluster = cluster.with_request_note([run.demand.pod])
     if previous and not options.pods_pending and not cluster.own_is_free:
         cluster = cluster.with_freed_gpus(previous.groups)
@@ -57,13 +60,17 @@ def print_plan(options: PlanOptions, run_flags: RunFlags, where: ClusterOptions)
 
 
 def _snapshot(
-    options: PlanOptions, where: ClusterOptions, own: ParsedRun | None, settings: Topology
-) -> SurveyedCluster:
-    """Return the snapshot of the lists, or of the cluster without any."""
+    options: PlanOptions, where: ClusterOptions, own: ParsedRun | None, config: Config
+) -> tuple[SurveyedCluster, Config]:
+    """Return the snapshot of the lists, or of the cluster without any, and the configuration for it.
+
+    Without --config, it is the one of the cluster's controllers.
+    """
     if options.nodes:
         where.check_unnamed()
-        return snapshot.read(options.nodes, options.pods or [], settings, options.claims or [])
+        return snapshot.read(options.nodes, options.pods or [], config.topology, options.claims or []), config
     from gkm_cli.clusters.connection import connected  # noqa: PLC0415 -- only with a cluster: it takes half a second
+    from gkm_cli.clusters.topology import read_config  # noqa: PLC0415 -- as above
     from gkm_cli.clusters.usage import RunName  # noqa: PLC0415 -- as above
     from gkm_cli.plan import live  # noqa: PLC0415 -- as above
 
@@ -73,7 +80,10 @@ def _snapshot(
         except CommandFailed as error:
             raise CommandFailed(f"{error}; or give lists with --nodes and --pods") from error
         names = {RunName(own.namespace or cluster.namespace, own.name)} if own else set[RunName]()
-        return live.read(cluster, names, settings)
+        found, notes = (None, ()) if options.config else read_config(cluster.api)
+        config = found or config
+        surveyed = live.read(cluster, names, config.topology)
+        return replace(surveyed, notes=(*notes, *surveyed.notes)), config
 
 
 def _print_run(decision: single_run.RunDecision, cluster: SurveyedCluster, options: PlanOptions) -> None:

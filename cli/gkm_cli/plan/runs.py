@@ -6,7 +6,7 @@ is checked in the same way. Pure, but for the reading.
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,10 @@ class ParsedRun:
     def qualified_name(self) -> str:
         """Return namespace/name of the run, or the name alone."""
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+    def with_default(self, policy: str) -> "ParsedRun":
+        """Return the run with another policy where it has none: a cluster's default is known after the run."""
+        return replace(self, request=conversion.request(self.spec, self.spec.policy or policy))
 
 
 def read(paths: Iterable[Path], default: str, override: Policy | None) -> ParsedRun:

@@ -183,10 +183,11 @@ def build(options: SourceOptions, more: Sequence[Any] = (), cluster: "ClusterNod
     found = read(options, frozenset(node.name for node in listed.nodes), settings)
     if not is_configured:
         settings = with_levels_of(found, settings)
-    notes = (*(cluster.notes if cluster else ()), *found.notes, *_notes(found, settings, is_configured=is_configured))
+    trees, notes = _trees(found, settings, cluster)
+    notes = (*found.notes, *_notes(found, settings, is_configured=is_configured), *notes)
     names = {node.name for node in listed.nodes} | {entry.node for entry in listed.unread}
     tree = build_tree(
-        _by_provider(listed, found, settings),
+        _by_provider(listed, found, trees, settings),
         settings,
         existing=names,
         unplaced=[node.name for node in listed.nodes if node.gpus is not None],
@@ -230,20 +231,30 @@ def _notes(found: Sources, settings: Topology, *, is_configured: bool) -> Iterat
         yield f"topology.levels lacks {', '.join(ignored)}, which the sources have: those domains do not count"
     if found.found and not is_configured:
         yield f"no --config is given: the levels are {', '.join(levels)}"
-    for provider in settings.providers:
-        if provider.name != LABELS and provider.name not in found.found:
-            yield f"topology.providers has {provider.name}, and no option gives its data"
+
+
+def _trees(
+    found: Sources, settings: Topology, cluster: "ClusterNodes | None"
+) -> tuple[Mapping[str, Placements], Sequence[str]]:
+    """Return the placements by the cluster's providers of which no option gives data, and notes about the others."""
+    missing = [one.name for one in settings.providers if one.name != LABELS and one.name not in found.found]
+    if cluster is None:
+        return {}, [f"topology.providers has {name}, and no option gives its data" for name in missing]
+    from gkm_cli.clusters.topology import read_trees  # noqa: PLC0415 -- as above
+
+    trees, notes = read_trees(cluster.api, missing, settings.levels)
+    return trees, (*cluster.notes, *notes)
 
 
 def _hypernodes(found: Sources) -> Iterable[HyperNode]:
     return (hypernode for discovery in found.found.values() for hypernode in discovery.hypernodes)
 
 
-def _by_provider(listed: NodeList, found: Sources, settings: Topology) -> Named:
+def _by_provider(listed: NodeList, found: Sources, trees: Mapping[str, Placements], settings: Topology) -> Named:
     """Return the placements of all providers in their order; those that are not configured come first."""
     levels = [level.name for level in settings.levels]
     names = [provider.name for provider in settings.providers]
-    placed = {LABELS: label_placements(listed.nodes, settings)} if LABELS in names else {}
+    placed = {**trees, LABELS: label_placements(listed.nodes, settings)} if LABELS in names else {**trees}
     for provider, discovery in found.found.items():
         placed[provider] = placements(discovery.hypernodes, levels, discovery.quarantined)
     order = by_trust([*(name for name in NETWORKS if name not in names), *names])

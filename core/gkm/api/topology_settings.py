@@ -208,6 +208,11 @@ class Topology(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
             structs.force_setattr(self, "levels", [closest, *levels, *wider])
 
     @property
+    def makes_tree(self) -> bool:
+        """Return whether the controllers make a tree of all providers; without it, labels alone place nodes."""
+        return bool(self.hyper_nodes.enabled or self.kueue or self.kai or self.node_labels)
+
+    @property
     def preset_keys(self) -> PresetKeys:
         """Return the label keys that the configured presets add."""
         return PresetKeys.of(self.presets)

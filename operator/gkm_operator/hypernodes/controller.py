@@ -75,9 +75,7 @@ class TopologyController(Controller):
         backoff: Backoff = BACKOFF,
     ) -> None:
         settings = config.topology
-        super().__init__(
-            NAME, enabled=bool(settings.hyper_nodes.enabled or settings.kueue or settings.kai or settings.node_labels)
-        )
+        super().__init__(NAME, enabled=settings.makes_tree)
         self._api = api
         self._settings = settings
         self._check_seconds = check_seconds

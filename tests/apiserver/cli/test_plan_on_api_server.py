@@ -7,11 +7,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from gkm.topology.hypernodes import HyperNode, Member
+from gkm.topology.provider_trees import pack
 from support.chart.deploy_files import rendered
 from support.cli.command import gkm
 from support.cli.plan_files import Json, PlanWorkspace, pod, racks
 from support.cli.why_site import NAMESPACE, why_site
 from support.cluster.cluster import Cluster
+from support.cluster.gkm_objects import namespace
 from support.cluster.rights import cluster_role_binding, until_rights_hold
 from support.peers import require
 
@@ -71,6 +74,33 @@ def test_a_run_from_flags_is_planned_on_what_pods_and_plans_leave(site: Cluster)
     assert result["metrics"]["fragmentation"]["freeGPUs"] == 3
     more = asked(site, "--total-gpus", 32, "--group", 8, "-o", "json")
     assert (more.returncode, json.loads(more.stdout)["largestFeasibleGroups"]) == (3, 3)
+
+
+def test_the_settings_and_trees_are_those_that_the_controllers_plan_with(site: Cluster) -> None:
+    """By labels, rack1 has room for a group of 16; by the tree of ufm, each of its nodes is a domain of its own."""
+    wanted = ("--total-gpus", 16, "--group", 16, "-o", "json")
+    assert asked(site, *wanted).returncode == 0
+    settings = "topology: {hyperNodes: {enabled: true}, providers: [{name: labels}, {name: ufm}]}"
+    metadata = {"name": "gkm-config", "namespace": "gkm-system"}
+    tree = pack(HyperNode(name, "nvlink", (Member("Node", name),)) for name in (f"gpu-1-{at}" for at in range(4)))
+    made: list[Json] = [
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"config.yaml": settings}},
+        {
+            "apiVersion": "gkm.io/v1alpha1",
+            "kind": "ProviderTree",
+            "metadata": {"name": "ufm"},
+            "spec": {"state": "Serving", "revision": 1, "tree": tree},
+        },
+    ]
+    site.apply([namespace("gkm-system")])
+    try:
+        site.apply(made)
+        done = asked(site, *wanted)
+        assert (done.returncode, done.stderr) == (3, ""), "the plan is by labels, and not by the tree of the provider"
+        assert not [note for note in json.loads(done.stdout)["notes"] if "ufm" in note or "gkm-config" in note]
+    finally:
+        for one in made:
+            site.objects.delete(one)
 
 
 def test_a_plan_of_the_cluster_is_unfolded(site: Cluster) -> None:

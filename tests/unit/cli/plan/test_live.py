@@ -1,6 +1,7 @@
 """A cluster instead of lists: nodes, pods and live plans count as in the controllers. The API is in memory."""
 
 import copy
+import json
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -8,17 +9,20 @@ from typing import Any
 
 import pytest
 from gkm.api.runs import RUN_LABEL
-from gkm.api.topology_settings import Topology
+from gkm.api.topology_settings import HyperNodes, Topology, TopologyProvider
 from gkm.kube.errors import ApiError
-from gkm.kube.resources import NODES, PLACEMENTPLANS, PROVIDER_TREES, RUNS, Resource
+from gkm.kube.resources import CONFIGMAPS, NODES, PLACEMENTPLANS, PROVIDER_TREES, RUNS, Resource
 from gkm.topology.eligibility import NodeDemand
+from gkm.topology.hypernodes import HyperNode, Member
 from gkm.topology.pods import NodeLoad
-from gkm_cli.clusters import reads
+from gkm.topology.provider_trees import pack
+from gkm_cli.clusters import connection, reads
 from gkm_cli.clusters.connection import ClusterConnection
 from gkm_cli.clusters.reads import Unreadable
 from gkm_cli.clusters.usage import PODS, RunName
 from gkm_cli.output import CommandFailed
 from gkm_cli.plan import live
+from msgspec import structs
 from support.cli.plan_files import FLAVOR, Json, PlanWorkspace, node, pod, racks, run, run_plan
 from support.kube.fake_api import FakeApi
 
@@ -196,15 +200,134 @@ def test_lists_and_a_cluster_exclude_each_other_as_in_gkm_topology(tmp_path: Pat
     assert done.stderr.startswith("error: --nodes is given with --kubeconfig or --context; ")
 
 
-def test_topology_providers_that_are_not_read_are_named(api: FakeApi) -> None:
-    def notes() -> tuple[str, ...]:
-        return live.read(ClusterConnection(api, "ml"), (), Topology()).notes
+PROVIDERS = Topology(
+    hyper_nodes=HyperNodes(enabled=True), providers=[TopologyProvider("labels"), TopologyProvider("ufm")]
+)
+"""By labels, gpu-1-0 and gpu-1-1 are in rack1; ufm measures them in rack0, and measured data come first."""
 
-    assert not any("topology of" in note for note in notes())
-    for name in ("ufm", "lldp"):
-        api.create(PROVIDER_TREES, {"metadata": {"name": name}, "spec": {}})
-    assert "nodes are where their labels say: the topology of lldp, ufm is not read" in notes(), (
-        "the controllers place nodes elsewhere, and nothing says so"
-    )
+
+def provider_tree(name: str, tree: str, revision: int = 1) -> Json:
+    return {"metadata": {"name": name}, "spec": {"state": "Serving", "revision": revision, "tree": tree}}
+
+
+def a_tree() -> str:
+    racks = {"rack0": [f"gpu-0-{at}" for at in range(4)] + ["gpu-1-0", "gpu-1-1"], "rack1": ["gpu-1-2", "gpu-1-3"]}
+    return pack(HyperNode(name, "nvlink", tuple(Member("Node", node) for node in on)) for name, on in racks.items())
+
+
+def domains(api: FakeApi, settings: Topology) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return the domain of each node by `gkm plan`, and its notes."""
+    snapshot = live.read(ClusterConnection(api, "ml"), (), settings)
+    return {each.node.name: each.location.domain for each in snapshot.survey.located}, snapshot.notes
+
+
+def test_nodes_are_where_the_tree_of_a_provider_says_as_for_the_controllers(api: FakeApi) -> None:
+    api.create(PROVIDER_TREES, provider_tree("ufm", a_tree()))
+    found, notes = domains(api, PROVIDERS)
+    assert {name for name, domain in found.items() if domain == "rack0"} == {
+        *(f"gpu-0-{at}" for at in range(4)),
+        "gpu-1-0",
+        "gpu-1-1",
+    }, "nodes are where labels say, and the controllers place them by the tree"
+    assert notes == ()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [Topology(), structs.replace(PROVIDERS, hyper_nodes=HyperNodes()), structs.replace(PROVIDERS, providers=[])],
+    ids=["no provider", "no tree is made", "no provider at all"],
+)
+def test_where_the_controllers_plan_by_labels_so_does_the_command(api: FakeApi, settings: Topology) -> None:
+    api.create(PROVIDER_TREES, provider_tree("ufm", a_tree()))
+    found, notes = domains(api, settings)
+    assert (found["gpu-1-0"], notes) == ("rack1", ())
+
+
+@pytest.mark.parametrize(
+    ("tree", "why"),
+    [
+        (None, "it has written no tree, and the controllers wait for the first"),
+        ({"spec": {"state": "Starting"}}, "it has written no tree, and the controllers wait for the first"),
+        ({"spec": {"revision": 7, "tree": "x"}}, "its revision 7 cannot be used (the packed tree is not compressed"),
+        ({"spec": {"revision": "many"}}, "its ProviderTree cannot be read"),
+    ],
+    ids=["none", "empty", "forged", "damaged"],
+)
+def test_a_provider_without_a_usable_tree_is_named(api: FakeApi, tree: Json | None, why: str) -> None:
+    if tree is not None:
+        api.create(PROVIDER_TREES.of(dict), {"metadata": {"name": "ufm"}, **tree})
+    found, (note,) = domains(api, PROVIDERS)
+    assert note.startswith(f"the topology of ufm is not used here: {why}")
+    assert found["gpu-1-0"] == "rack1"
+
+
+def test_a_missing_right_to_read_the_trees_is_named(api: FakeApi) -> None:
+    api.create(PROVIDER_TREES, provider_tree("ufm", a_tree()))
     api.fault = lambda _verb, plural: ApiError(403, "Forbidden", "no") if plural == "providertrees" else None
-    assert not any("topology of" in note for note in notes())
+    found, (note,) = domains(api, PROVIDERS)
+    assert note.startswith("the topology of ufm is not used here: missing right: list providertrees.gkm.io; ask")
+    assert found["gpu-1-0"] == "rack1"
+
+
+def test_more_trees_than_can_be_read_have_a_next_step_of_the_command(
+    api: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reads, "MAX_OBJECTS", 8)
+    for number in range(9):
+        api.create(PROVIDER_TREES, provider_tree(f"old-{number}", a_tree()))
+    _, (note,) = domains(api, PROVIDERS)
+    assert note.endswith("more than 8 providertrees; delete those that no provider writes"), "gkm plan has no -n"
+
+
+def configured(api: FakeApi, text: str) -> None:
+    metadata = {"name": "gkm-config", "namespace": "gkm-system"}
+    api.create(CONFIGMAPS, {"metadata": metadata, "data": {"config.yaml": text}})
+
+
+def planned(api: FakeApi, monkeypatch: pytest.MonkeyPatch, *arguments: object) -> Json:
+    monkeypatch.setattr(connection, "connected", lambda *_: ClusterConnection(api, "ml"))
+    done = run_plan("--total-gpus", 48, "--group", 48, *arguments, "-o", "json")
+    assert done.stdout, done.stderr
+    found: Json = json.loads(done.stdout)
+    return found
+
+
+CONFIG = """
+topology: {hyperNodes: {enabled: true}, providers: [{name: labels}, {name: ufm}]}
+packing: {policy: least-waste}
+"""
+
+
+def test_the_configuration_is_that_of_the_controllers(
+    api: FakeApi, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    configured(api, CONFIG)
+    api.create(PROVIDER_TREES, provider_tree("ufm", a_tree()))
+    found = planned(api, monkeypatch)
+    assert (found["policy"], [group["domain"] for group in found["groups"]]) == ("least-waste", ["rack0"]), (
+        "the plan has another configuration than the controllers' (gkm-config)"
+    )
+    wanted = PlanWorkspace(tmp_path).run
+    done = run_plan("--run", wanted, "-o", "json")
+    assert json.loads(done.stdout)["policy"] == "least-waste", "a run from a file has another default than the Run"
+    file = tmp_path / "config.yaml"
+    file.write_text("topology: {hyperNodes: {enabled: true}}")
+    found = planned(api, monkeypatch, "--config", file)
+    assert found.get("reason") == "DoesNotFit", "--config comes before gkm-config, and by labels no rack has 48 GPUs"
+
+
+@pytest.mark.parametrize("broken", ["forbidden", "invalid"])
+def test_a_configuration_that_cannot_be_read_is_named(
+    api: FakeApi, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    if broken == "invalid":
+        configured(api, "packing: {policy: best}")
+    else:
+        api.fault = lambda _verb, plural: ApiError(403, "Forbidden", "no") if plural == "configmaps" else None
+    note, *_ = planned(api, monkeypatch)["notes"]
+    why = (
+        "missing right: get configmaps/gkm-config"
+        if broken == "forbidden"
+        else "configuration: Invalid enum value 'best'"
+    )
+    assert note.startswith(f"the settings are not those of ConfigMap gkm-system/gkm-config: {why}")

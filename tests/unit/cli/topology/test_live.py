@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 from gkm.kube.errors import ApiError
-from gkm.kube.resources import CONFIGMAPS, NODES, Resource
+from gkm.kube.resources import CONFIGMAPS, NODES, PROVIDER_TREES, Resource
+from gkm.topology.hypernodes import HyperNode, Member
+from gkm.topology.provider_trees import pack
 from gkm_cli.clusters.connection import ClusterConnection
 from gkm_cli.clusters.options import ClusterOptions
 from gkm_cli.clusters.reads import Unreadable
@@ -57,7 +59,24 @@ def test_the_levels_are_those_of_the_controllers(api: FakeApi, capsys: pytest.Ca
 def test_settings_that_cannot_be_read_are_said(api: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
     api.fault = lambda _verb, plural: ApiError(403, "Forbidden", "no") if plural == "configmaps" else None
     (note,) = json.loads(shown(capsys))["notes"]
-    assert note.startswith("the levels are not those of ConfigMap gkm-system/gkm-config: missing right: get configmaps")
+    assert note.startswith(
+        "the settings are not those of ConfigMap gkm-system/gkm-config: missing right: get configmaps"
+    )
+
+
+def test_nodes_are_where_the_trees_of_providers_say(api: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
+    metadata = {"name": "gkm-config", "namespace": "gkm-system"}
+    text = "topology: {providers: [{name: labels}, {name: ufm}, {name: lldp}]}"
+    api.create(CONFIGMAPS, {"metadata": metadata, "data": {"config.yaml": text}})
+    tree = pack([HyperNode("switch-1", "block", (Member("Node", "gpu-0"),))])
+    api.create(PROVIDER_TREES, {"metadata": {"name": "ufm"}, "spec": {"revision": 1, "tree": tree}})
+    found = json.loads(shown(capsys))
+    assert "switch-1" in {each["name"] for each in found["domains"] if each["level"] == "block"}, (
+        "the block is the one that labels name, and the controllers take the one that ufm measures"
+    )
+    assert found["notes"] == [
+        "the topology of lldp is not used here: it has written no tree, and the controllers wait for the first"
+    ]
 
 
 @pytest.mark.parametrize("plural", ["nodes", "pods"])
