@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from gkm.api.grammar import listed
 from gkm.api.meta import API_VERSION
 from gkm.api.runs import MAX_NAME, Run, RunSpec
 from gkm.packing import conversion
@@ -156,9 +157,10 @@ def _flavor(text: str | None, flavors: Collection[str]) -> str:
         return text
     found = flavors_named(text, flavors)
     if len(found) > 1:
-        raise UsageError(f"{text} means {len(found)} flavors: {', '.join(found[:MAX_FLAVORS])}", "give one of them")
+        raise UsageError(f"{text} means {len(found)} flavors: {listed(found, MAX_FLAVORS)}", "give one of them")
     if ":" in text and not found:
-        raise UsageError(f"no node has a flavor that names {text}", "give the flavor; gkm topology show lists them")
+        known = listed(sorted(flavors), MAX_FLAVORS) or "no flavor"
+        raise UsageError(f"no node has a flavor that names {text}: the nodes have {known}", "choose one with --flavor")
     return found[0] if found else text
 
 
@@ -168,7 +170,7 @@ def _only(flavors: Collection[str]) -> str:
         return found[0]
     if not found:
         raise UsageError("no node has GPUs and a label with their flavor", "give --flavor; gkm topology check helps")
-    names = ", ".join(found[:MAX_FLAVORS]) + (", ..." if len(found) > MAX_FLAVORS else "")
+    names = listed(found, MAX_FLAVORS)
     raise UsageError(f"the nodes have GPUs of {len(found)} flavors: {names}", "choose one with --flavor")
 
 
