@@ -23,6 +23,7 @@ CHECK_SECONDS = 60.0
 MAX_FINDINGS = 1000
 MAX_TEXT = 2000
 """Limit of characters of one text in a finding. A Kubernetes name has at most 253."""
+_AGAIN = "run the command again"
 T = TypeVar("T")
 
 
@@ -94,7 +95,7 @@ class ClusterReader:
     def _once(self, key: Hashable, plural: str, read: Callable[[], T]) -> T:
         if key not in self._read:
             # The findings of later checks when the thread of this one is still reading at its deadline.
-            late = Unreadable(f"reading {plural} did not end in time", "run the command again, or with --namespace")
+            late = Unreadable(f"reading {plural} did not end in time", _AGAIN)
             self._read[key] = late
             try:
                 self._read[key] = read()
@@ -200,9 +201,9 @@ def _within(check: Check[Any], reader: ClusterReader, seconds: float) -> list[Fi
     try:
         return answers.get(timeout=seconds)
     except Empty:
-        return [
-            _not_checked(f"it did not end within {seconds:g} seconds", "run the command again, or with --namespace")
-        ]
+        helps = not (check.cluster_wide or reader.namespace)
+        step = f"{_AGAIN}, or with --namespace" if helps else _AGAIN
+        return [_not_checked(f"it did not end within {seconds:g} seconds", step)]
 
 
 def _findings(check: Check[Any], reader: ClusterReader) -> list[Finding]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from threading import Event
 
 import pytest
@@ -18,6 +19,7 @@ from support.host.waiting import scaled
 from support.kube.fake_api import FakeApi
 
 NODES: Resource[dict[str, object]] = Resource("v1", "Node", "nodes", namespaced=False, type=dict)
+AGAIN = "run the command again"
 PROBLEM = Finding(Severity.PROBLEM, "o", "d")
 
 
@@ -84,6 +86,32 @@ def test_a_list_that_does_not_end_is_waited_for_once() -> None:
         ("area/subject", "not checked", "it did not end within 0.2 seconds"),
         ("area/same", "not checked", "reading nodes did not end in time"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("namespace", "cluster_wide", "step"),
+    [("", False, "run the command again, or with --namespace"), ("", True, AGAIN), ("ml", False, AGAIN)],
+    ids=["another may help", "refused with it", "given already"],
+)
+def test_the_step_after_a_deadline_is_one_that_the_command_accepts(
+    namespace: str,
+    cluster_wide: bool,  # noqa: FBT001 -- a parameter
+    step: str,
+) -> None:
+    release = Event()
+
+    def reading(_reader: ClusterReader) -> Iterator[Finding]:
+        release.wait(scaled(60))
+        yield from ()
+
+    check = replace(made(reading), cluster_wide=cluster_wide)
+    try:
+        found = [*run_checks([check], ClusterReader(FakeApi(), namespace=namespace, cutoff=CUTOFF), working, 0.2)]
+    finally:
+        release.set()
+    assert [one.finding.hint for one in found] == [step], (
+        "gkm doctor --check with --namespace ends with: these checks need the whole cluster"
+    )
 
 
 def test_findings_and_their_texts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
