@@ -117,4 +117,5 @@ def _end(timeout: float) -> None:
 
 
 def _message(timeout: float) -> str:
-    return f"the command did not end within {timeout:g} seconds; give it more --timeout, or see its requests with -v"
+    step = "give it more --timeout or none, or see its requests with -v"
+    return f"the command did not end within {timeout:g} seconds; {step}"

@@ -25,6 +25,7 @@ from gkm_cli.signing import SigningOptions
 MAX_FAILURES = 3
 """One after the other: then the registry or the login is the cause, and each further tag would wait for it."""
 _MAX_NAMES = 5
+_MOST = 100_000
 _OF_ARTIFACTS = re.compile(r"sha256-[0-9a-f]{64}(\.[a-z]+)?")
 """The tags of signatures and lists of referrers beside images."""
 _LISTED_FACTOR = 10
@@ -84,12 +85,13 @@ def image_tags(tags: Sequence[str], limit: int) -> list[str]:
         CommandFailed: there are more than `limit` tags of images, or more than ten times as many of any kind.
     """
     found = [tag for tag in tags if not _OF_ARTIFACTS.fullmatch(tag)]
-    if len(found) > limit:
-        raise CommandFailed(f"the repository has more than {limit} tags of images; give a larger --limit")
-    if len(tags) > limit * _LISTED_FACTOR:
-        most = limit * _LISTED_FACTOR
-        raise CommandFailed(f"the repository has more than {most} tags with those of signatures; give a larger --limit")
-    return found
+    if len(found) <= limit and len(tags) <= limit * _LISTED_FACTOR:
+        return found
+    of_any_kind = f"{limit * _LISTED_FACTOR} tags with those of signatures"
+    many = f"{limit} tags of images" if len(found) > limit else of_any_kind
+    larger = f"give --limit {min(limit * 10, _MOST)}"
+    step = larger if limit < _MOST else "sign each image by its tag, without --all-tags"
+    raise CommandFailed(f"the repository has more than {many}; {step}")
 
 
 def signed(registry: ImageStore, ref: Reference, tags: Sequence[str], signer: ImageSigner) -> Iterator[TagResult]:
@@ -146,7 +148,7 @@ AllTagsOption = Annotated[
 ]
 LimitOption = Annotated[
     int,
-    typer.Option("--limit", min=1, max=100_000, help="Refuse --all-tags for a repository with more tags of images."),
+    typer.Option("--limit", min=1, max=_MOST, help="Refuse --all-tags for a repository with more tags of images."),
 ]
 
 

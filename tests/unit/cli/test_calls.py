@@ -19,7 +19,7 @@ from support.registry.server import Registry
 
 __all__ = ["image", "pushed_once", "registry_server"]
 SECRET = "s3cr3t-t0k3n"
-LATE = "error: the command did not end within 1 seconds; give it more --timeout, or see its requests with -v\n"
+LATE = "error: the command did not end within 1 seconds; give it more --timeout or none, or see its requests with -v\n"
 
 
 @pytest.mark.parametrize(

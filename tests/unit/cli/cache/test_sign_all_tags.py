@@ -103,8 +103,9 @@ def test_more_tags_than_the_limit_sign_no_image(registry_server: Registry, repos
     before = dict(registry_server.store.repository(NAME).manifests)
     done = sign_all(repository, keys / "new.key", "--limit", "2")
     assert (done.returncode, done.stdout) == (1, "")
-    assert "more than 2 tags of images; give a larger --limit" in done.stderr
+    assert done.stderr.endswith("more than 2 tags of images; give --limit 20\n"), "it names no limit that is enough"
     assert registry_server.store.repository(NAME).manifests == before
+    assert sign_all(repository, keys / "new.key", "--limit", "20").returncode == 0
 
 
 def test_tags_of_signatures_do_not_count_in_the_limit(registry_server: Registry, repository: str, keys: Path) -> None:
@@ -118,8 +119,19 @@ def test_tags_of_signatures_do_not_count_in_the_limit(registry_server: Registry,
 def test_tags_of_signatures_are_bounded_too() -> None:
     of_signatures = [f"sha256-{number:064x}.sig" for number in range(20)]
     assert sign.image_tags(["1", *of_signatures[:19]], 2) == ["1"]
-    with pytest.raises(CommandFailed, match="more than 20 tags with those of signatures; give a larger --limit"):
+    with pytest.raises(CommandFailed, match=r"more than 20 tags with those of signatures; give --limit 20$"):
         sign.image_tags(["1", *of_signatures], 2)
+
+
+@pytest.mark.parametrize(
+    ("limit", "step"),
+    [(50_000, "give --limit 100000"), (100_000, "sign each image by its tag, without --all-tags")],
+    ids=["the largest", "none is larger"],
+)
+def test_the_limit_of_the_next_step_is_one_that_the_command_accepts(limit: int, step: str) -> None:
+    with pytest.raises(CommandFailed) as refused:
+        sign.image_tags([str(number) for number in range(limit + 1)], limit)
+    assert str(refused.value).endswith(f"; {step}"), "the next step is refused: --limit is at most 100000"
 
 
 def test_a_layout_is_signed_as_a_repository(repository: str, keys: Path, tmp_path: Path) -> None:
