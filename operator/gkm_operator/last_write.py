@@ -1,7 +1,5 @@
 """What a controller last wrote into an object that it does not watch."""
 
-import time
-from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
 T = TypeVar("T")
@@ -10,17 +8,16 @@ REPEAT_SECONDS: Final = 60.0
 
 
 class LastWrite(Generic[T]):
-    """Remembers the content of the last write, and for REPEAT_SECONDS that it is current."""
+    """Remembers the content of the last write, and for REPEAT_SECONDS that it is current; `now` is monotonic."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self.content: T | None = None
-        self._repeat_at = clock()
+        self._repeat_at = 0.0
 
-    def is_current(self, content: T) -> bool:
+    def is_current(self, content: T, now: float) -> bool:
         """Return whether a write of this content would repeat the last one too soon."""
-        return content == self.content and self._clock() < self._repeat_at
+        return content == self.content and now < self._repeat_at
 
-    def record(self, content: T) -> None:
+    def record(self, content: T, now: float) -> None:
         """Record that this content was written now."""
-        self.content, self._repeat_at = content, self._clock() + REPEAT_SECONDS
+        self.content, self._repeat_at = content, now + REPEAT_SECONDS

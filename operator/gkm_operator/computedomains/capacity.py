@@ -141,7 +141,7 @@ class CapacityReport:
         self._capacity = capacity
         self._conditions = conditions
         self._clock = clock
-        self._written = LastWrite[dict[str, str]](clock)
+        self._written = LastWrite[dict[str, str]]()
         self._next = clock()
         self.queue: WorkQueue[str] = WorkQueue(
             NAME, self.write, workers=1, backoff=Backoff(1.0, 60.0), observe=metrics.reconcile_recorder(NAME)
@@ -162,7 +162,7 @@ class CapacityReport:
         conditions = msgspec.json.encode(list(self._conditions())).decode()
         found = self._capacity()
         data = {CONDITIONS_KEY: conditions} | ({} if found is None else {CAPACITY_KEY: capacity_text(found)})
-        if self._written.is_current(data):
+        if self._written.is_current(data, self._clock()):
             return None
         self._next = self._clock() + INTERVAL_SECONDS
         meta = {"name": name, "namespace": self._namespace}
@@ -173,5 +173,5 @@ class CapacityReport:
             if not error.forbidden or found is not None:
                 raise
             return REFUSED_SECONDS  # most clusters do not use the feature, and grant no right
-        self._written.record(data)
+        self._written.record(data, self._clock())
         return None

@@ -219,7 +219,7 @@ class TopologyController(Controller):
         try:
             if key == REPORT:
                 self.overview.record()
-                return self.report.write()
+                return self.report.write(time.monotonic())
             if key == TREE:
                 return self._at_pace(key, self._reconcile_tree)
             if key.startswith(_PROVIDER):
@@ -248,7 +248,7 @@ class TopologyController(Controller):
             self.queue.add(TREE)
 
     def _reconcile_tree(self) -> float | None:
-        after = self.tree.reconcile()
+        after = self.tree.reconcile(time.monotonic())
         for name in self.sinks:
             self.queue.add(name)
         return after

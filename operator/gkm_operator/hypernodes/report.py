@@ -4,8 +4,7 @@ It is written on change, at most every INTERVAL_SECONDS, and again after REPEAT_
 """
 
 import logging
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -120,19 +119,17 @@ class TopologyReport:
         self._conditions: dict[str, Condition] | None = None
         self._announced: dict[str, tuple[str, str | None]] = {}
         self._written = LastWrite[str]()
-        self._clock = time.monotonic
-        self._now: Callable[[], str] = timestamp
-        self._next = time.monotonic()
+        self._next = 0.0
 
-    def write(self) -> float | None:
+    def write(self, now: float) -> float | None:
         """Write the ConfigMap `gkm-topology` if it has changed, or was written REPEAT_SECONDS ago, and a write is due.
 
-        Return the seconds until it may be written, None if it is current.
+        `now` is monotonic. Return the seconds until it may be written, None if it is current.
 
         Raises:
             ApiError: the API server refuses the write, or does not respond.
         """
-        if (seconds := self._next - self._clock()) > 0:
+        if (seconds := self._next - now) > 0:
             return seconds
         if self._conditions is None:
             self._conditions = self._stored()
@@ -141,19 +138,19 @@ class TopologyReport:
         conditions = list(self._conditions.values())
         for finding in found:
             status = TRUE if finding.good else FALSE
-            new = Condition(finding.type, status, finding.reason, finding.text, self._now())
+            new = Condition(finding.type, status, finding.reason, finding.text, timestamp())
             conditions = with_condition(conditions, new)
         types = {finding.type for finding in found}
         conditions = [condition for condition in conditions if condition.type in types]
         report = structs.replace(self._overview.status(), conditions=tuple(conditions))
         text = msgspec.json.format(msgspec.json.encode(report), indent=1).decode()
-        if self._written.is_current(text):
+        if self._written.is_current(text, now):
             return None
-        self._next = self._clock() + INTERVAL_SECONDS
+        self._next = now + INTERVAL_SECONDS
         meta = {"name": CONFIG_MAP, "namespace": self._namespace, "labels": {"app.kubernetes.io/part-of": "gkm"}}
         value = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {STATUS_KEY: text}}
         stored = self._api.apply(CONFIGMAPS, value, field_manager=REPORTER)
-        self._written.record(text)
+        self._written.record(text, now)
         self._conditions = {condition.type: condition for condition in conditions}
         self._emit(found, stored)
         return None
@@ -188,7 +185,7 @@ class TopologyReport:
                 continue
             note = finding.message or f"{finding.type} is {TRUE}"
             body = EventBody("Normal" if finding.good else "Warning", finding.reason, "Reconcile", note)
-            self._recorder.emit(regarding, body, f"{self._now()}/{finding.occasion}")
+            self._recorder.emit(regarding, body, f"{timestamp()}/{finding.occasion}")
             level = logging.INFO if finding.good else logging.WARNING
             log_fields = fields(condition=finding.type, reason=finding.reason, why=finding.message)
             _LOG.log(level, "topology condition changed", extra=log_fields)

@@ -4,7 +4,6 @@ No change is approved before every configured provider has served once: the obje
 """
 
 import logging
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -79,7 +78,6 @@ class TreeReconciler:
         self.on_approved: Callable[[], None] = lambda: None
         self._watcher = watcher
         self._sources = sources
-        self._clock = time.monotonic
         self._settings = settings
 
     @property
@@ -91,8 +89,8 @@ class TreeReconciler:
         """Return the placements that Runs are planned with; None before the first approval."""
         return self.state.sources
 
-    def reconcile(self) -> float | None:
-        """Approve the current tree or reject it.
+    def reconcile(self, now: float) -> float | None:
+        """Approve the current tree or reject it; `now` is monotonic.
 
         Return the seconds until the guard's next round, None if no round is due.
         """
@@ -106,7 +104,7 @@ class TreeReconciler:
         state.snapshot = (state.snapshot or Snapshot.start(self._settings)).changed(nodes, by_provider)
         if state.desired is None or state.desired.tree is not state.snapshot.tree:
             state.desired = self._render(state.snapshot.tree)
-        after = self._approve(state.desired, nodes)
+        after = self._approve(state.desired, nodes, now)
         if state.desired is state.approved and not state.guard.tripped:
             self._publish(by_provider)
         return after
@@ -127,7 +125,7 @@ class TreeReconciler:
         _LOG.info("topology tree changed", extra=counts)
         return desired
 
-    def _approve(self, desired: DesiredTrees, nodes: Mapping[str, Node]) -> float | None:
+    def _approve(self, desired: DesiredTrees, nodes: Mapping[str, Node], now: float) -> float | None:
         state = self.state
         if added := self._listed() - state.compared:
             # New objects in the list show places that were not compared.
@@ -138,7 +136,7 @@ class TreeReconciler:
         if desired is state.approved and not state.guard.tripped:
             return None
         was_tripped = state.guard.tripped
-        state.guard = judge(state.guard, places_of_tree(desired.tree), nodes, self._settings.guard, self._clock())
+        state.guard = judge(state.guard, places_of_tree(desired.tree), nodes, self._settings.guard, now)
         if state.guard.tripped:
             if not was_tripped:
                 metrics.TOPOLOGY_GUARD_TRIPS.inc()

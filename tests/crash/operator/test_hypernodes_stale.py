@@ -94,7 +94,7 @@ def newer_tree(world: World, process: Process) -> None:
     world.label("node-1-1-1", block="b0", rack="r0-1")
     process.observe()
     process.controller.sources[0].refresh()
-    process.controller.tree.reconcile()
+    process.controller.tree.reconcile(process.seconds)
 
 
 def foreign_parent_of_ours(world: World, process: Process) -> None:
@@ -152,7 +152,7 @@ def test_a_tree_that_is_new_before_every_write_stops_no_pass() -> None:
             world.label("node-0-0-0", rack=f"new-r0-{len(sent) % 2}")
             process.observe()
             process.controller.sources[0].refresh()
-            process.controller.tree.reconcile()
+            process.controller.tree.reconcile(process.seconds)
         return send()
 
     process = world.process(InterposedApi(world.api, around))

@@ -105,10 +105,6 @@ class Process:
         self.seconds = 0.0
         self.controller = TopologyController(api, config, instance="test", namespace=SYSTEM)
         self._api = api
-        self.controller.tree._clock = lambda: self.seconds
-        report = self.controller.report
-        report._clock = report._written._clock = lambda: self.seconds
-        self.controller.report._next = 0.0
 
     def observe(self) -> None:
         """Look at the API server and list what is watched."""
@@ -125,7 +121,7 @@ class Process:
         controller = self.controller
         for source in controller.sources:
             source.refresh()
-        controller.tree.reconcile()
+        controller.tree.reconcile(self.seconds)
         errors: list[Exception] = []
         for sink in controller.sinks.values():
             try:
@@ -137,7 +133,7 @@ class Process:
     def report(self) -> None:
         """Write the report if it has changed."""
         self.seconds += INTERVAL_SECONDS
-        self.controller.report.write()
+        self.controller.report.write(self.seconds)
 
     def condition(self, kind: str) -> Json:
         """A condition of the report, as it would be written now."""

@@ -4,6 +4,7 @@ The policy gkm-runs-flavor refuses a Run of any other flavor (docs/design/plans.
 """
 
 import logging
+import time
 from collections import Counter
 from collections.abc import Sequence
 from threading import Lock
@@ -67,7 +68,7 @@ class FlavorCounts:
             NotLeading: this process must not write any more.
         """
         text = self.text()
-        if self._written.is_current(text):
+        if self._written.is_current(text, time.monotonic()):
             return True
         metadata = {"name": NAME, "namespace": namespace, "annotations": {ANNOTATION: text}}
         value = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
@@ -80,7 +81,7 @@ class FlavorCounts:
             return False
         if text != self._written.content:
             _LOG.info("GPU flavors written to ServiceAccount gkm-flavors", extra=fields(flavors=text[:400]))
-        self._written.record(text)
+        self._written.record(text, time.monotonic())
         return True
 
     def _flavor(self, node: Node | None) -> str:

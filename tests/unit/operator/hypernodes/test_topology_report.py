@@ -5,6 +5,7 @@ from gkm.api.topology_status import CONFIG_MAP, TopologyStatus, parse_status
 from gkm.kube.resources import CONFIGMAPS
 from gkm.kube.resources import NODES as API_NODES
 from gkm_operator import metrics
+from gkm_operator.hypernodes import report
 from gkm_operator.last_write import REPEAT_SECONDS
 from support.operator.topology import RAW_HYPERNODES, SYSTEM, World, hypernode, racks
 
@@ -123,7 +124,7 @@ def test_a_conflict_is_an_event_with_numbers_and_the_report_has_the_names() -> N
     assert world.place("node-0-0-0") == {"rack": "rack-r0-0", "block": "block-b0"}
 
 
-def test_a_new_process_repeats_neither_events_nor_transition_times() -> None:
+def test_a_new_process_repeats_neither_events_nor_transition_times(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(NODES)
     world.api.create(RAW_HYPERNODES, hypernode("manual", 5, "rack-r0-0"))
     first = world.process()
@@ -131,7 +132,7 @@ def test_a_new_process_repeats_neither_events_nor_transition_times() -> None:
     first.report()
     before = parse_status(world.report()["status"])
     second = world.process()
-    second.controller.report._now = lambda: "2030-01-01T00:00:00Z"
+    monkeypatch.setattr(report, "timestamp", lambda: "2030-01-01T00:00:00Z")
     second.settle()
     second.report()
     assert len(world.events()) == 2

@@ -154,7 +154,7 @@ def test_a_node_gets_the_labels_of_the_tree_that_is_newest_when_its_request_is_s
                 world.label(moved[0], rack="r0-0")
                 process.observe()
                 process.controller.sources[0].refresh()
-                process.controller.tree.reconcile()
+                process.controller.tree.reconcile(process.seconds)
         return send()
 
     process = world.process(InterposedApi(world.api, around))
