@@ -122,6 +122,6 @@ def _load_previous(layout: Layout) -> NodeCounters:
         leftover.unlink(missing_ok=True)
     try:
         return counters.load(layout)
-    except UnreadableState as error:
+    except (OSError, UnreadableState) as error:
         _LOG.warning("counters file of the CSI driver unreadable, counters reset", extra=fields(reason=str(error)))
         return NodeCounters()

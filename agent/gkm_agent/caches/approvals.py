@@ -48,9 +48,10 @@ def save(layout: Layout, ref: CacheRef, check: Approval) -> None:
 
 
 def load(layout: Layout, ref: CacheRef) -> Approval | None:
-    """Return the check of a cache; None if the file is missing or unreadable.
+    """Return the check of a cache; None if the file is missing or damaged: the agent then verifies the image again.
 
-    The agent then verifies the image again.
+    Raises:
+        OSError: it cannot be read now (files.PASSING).
     """
     try:
         return msgspec.json.decode(files.read_bounded(_path(layout, ref)), type=Approval)

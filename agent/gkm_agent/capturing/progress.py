@@ -120,7 +120,11 @@ def origin(directory: Path) -> CaptureOrigin:
 
 
 def load(directory: Path) -> Progress:
-    """Return the progress of a capture; the state before the first step if progress.json is missing or invalid."""
+    """Return the progress of a capture; the state before the first step if progress.json is missing or damaged.
+
+    Raises:
+        OSError: it cannot be read now (files.PASSING).
+    """
     try:
         return msgspec.convert(files.read_object(directory / PROGRESS_FILE, _MAX_BYTES), type=Progress)
     except (FileNotFoundError, UnreadableState, msgspec.ValidationError):

@@ -118,7 +118,7 @@ class SubnetSurvey:
             output, missing = self._output()
             packed = pack(output, missing, self._retained() if missing else b"")
             self._sink.survey(packed)
-        except (FabricCommandFailed, UnusableSurvey, NotWritten) as error:
+        except (FabricCommandFailed, UnusableSurvey, NotWritten, OSError) as error:
             if not self._stop.is_set():
                 _LOG.warning("InfiniBand survey failed, tried again later", extra=fields(why=str(error)))
             return False

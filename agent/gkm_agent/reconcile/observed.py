@@ -56,7 +56,7 @@ class Observer:
         The entry of a cache in `pulling` is left out, because the pull changes it.
 
         Raises:
-            OSError: the directory of the pointers is unreadable.
+            OSError: the directory of the pointers is unreadable, or a pointer or a check cannot be read now.
         """
         others = [ref for ref in pointers.refs(self._layout) if ref not in wanted]
         caches = {} if complete else {ref: self._read(ref) for ref in others}

@@ -362,7 +362,7 @@ class VolumeReports:
     def _misses(self) -> Mapping[str, RuntimeMisses]:
         try:
             found = kernel_misses.load(self._layout)
-        except UnreadableState as error:
+        except (OSError, UnreadableState) as error:
             if str(error) != self._last_error:
                 self._last_error = str(error)
                 _LOG.warning(
@@ -397,7 +397,10 @@ class UnpersistedFailures:
         if failure is None or failure.persisted:
             self._failures.pop(wanted.ref, None)
             return
-        on_disk = load_pointer(self._layout, wanted.ref)
+        try:
+            on_disk = load_pointer(self._layout, wanted.ref)
+        except OSError:  # the caller counts the ends of other pulls too
+            return
         if failure.still_served and on_disk is not None and on_disk.state is CacheState.READY:
             # Pods get the files that the pointer on disk names, so the published state stays Ready.
             intended = replace(on_disk, message=serve_revoked_message(failure.reason, failure.message))

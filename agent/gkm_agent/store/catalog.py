@@ -158,7 +158,7 @@ def _load(path: Path) -> dict[str, EntryInfo]:
         found: Mapping[str, EntryInfo] = msgspec.json.decode(files.read_bounded(path), type=_File).entries
     except FileNotFoundError:
         return {}
-    except (UnreadableState, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except (OSError, UnreadableState, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         _LOG.warning("store catalog unreadable, replaced by an empty one", extra=fields(why=str(error)))
         return {}
     return {digest: info for digest, info in found.items() if names.is_digest(digest)}

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 from gkm.hoststate.escaping import escape
-from gkm.hoststate.files import READ_FILE, UnreadableState
+from gkm.hoststate.files import PASSING, READ_FILE, UnreadableState
 from gkm.hoststate.layout import Layout
 from gkm.images.archives.member_names import MAX_DEPTH
 from gkm.images.pulling import entry
@@ -99,6 +99,8 @@ def _unlisted(layout: Layout, digest: str) -> Damage | None:
 
 
 def _unlistable(root: Path, error: OSError) -> Damage:
+    if error.errno in PASSING:
+        raise error
     return Damage(escape(os.path.relpath(str(error.filename), root)), f"it is unreadable ({error.strerror})")
 
 
@@ -117,6 +119,8 @@ def _file(root: Path, file: ListedFile, throttle: Throttle, *, content: bool) ->
     except (FileNotFoundError, NotADirectoryError):
         return Damage(file.path, "it is gone")
     except OSError as error:
+        if error.errno in PASSING:
+            raise
         return Damage(file.path, f"it is unreadable ({error.strerror})")
     return None if found == file.sha256 else Damage(file.path, "its content has changed")
 

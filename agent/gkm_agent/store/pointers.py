@@ -258,7 +258,11 @@ class PointerStore:
 
 
 def load_pointer(layout: Layout, ref: CacheRef) -> Pointer | None:
-    """Return a pointer; None also if its file is unreadable, because the agent will write it again."""
+    """Return a pointer; None also if its file is damaged, because the agent will write it again.
+
+    Raises:
+        OSError: it cannot be read now (files.PASSING).
+    """
     try:
         return pointers.load(layout, ref)
     except UnreadableState:

@@ -123,7 +123,7 @@ class CsiMetrics(Collector):
         """Yield the current metrics; no metrics without a CSI driver, or while its counters file is invalid."""
         try:
             counted = counters.load(self._layout)
-        except UnreadableState as error:
+        except (OSError, UnreadableState) as error:
             if str(error) != self._last_error:
                 self._last_error = str(error)
                 _LOG.warning(

@@ -1,6 +1,7 @@
 """Read small files, and replace them so that a reader sees the old content or the new one, never a part of it."""
 
 import ctypes
+import errno
 import json
 import os
 import secrets
@@ -9,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO, Final, TypeVar
 
 _T = TypeVar("_T")
 
@@ -20,10 +21,15 @@ READ_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 READ_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 CREATE_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 """Flags to write a file that must not exist."""
+PASSING: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+"""Errors of a read that tell nothing about the file: this process or the machine lacks descriptors or memory now."""
 
 
 class UnreadableState(ValueError):
-    """A state file exists and cannot be used; the message names the file and the cause."""
+    """A state file exists and is damaged; the message names the file and the cause.
+
+    An error in PASSING is no damage: it stays an OSError, and the state stays as it is.
+    """
 
 
 def replace(path: Path, data: bytes, *, durable: bool = True, mode: int = 0o666) -> None:
@@ -109,13 +115,14 @@ def open_regular(path: Path) -> BinaryIO:
 
     Raises:
         FileNotFoundError: no such file exists.
+        OSError: it cannot be opened now (PASSING).
         UnreadableState: it cannot be opened, or is not a regular file.
     """
     try:
         descriptor = os.open(path, READ_FILE)
-    except FileNotFoundError:
-        raise
     except OSError as error:
+        if isinstance(error, FileNotFoundError) or error.errno in PASSING:
+            raise
         raise UnreadableState(f"{path}: {error.strerror}") from error
     # os.fdopen refuses a directory and leaves its descriptor open.
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -129,12 +136,15 @@ def read_bounded(path: Path, limit: int = MAX_BYTES) -> bytes:
 
     Raises:
         FileNotFoundError: no such file exists.
+        OSError: it cannot be read now (PASSING).
         UnreadableState: it is too large, or not a regular file.
     """
     with open_regular(path) as file:
         try:
             data = file.read(limit + 1)
         except OSError as error:
+            if error.errno in PASSING:
+                raise
             raise UnreadableState(f"{path}: {error.strerror}") from error
     if len(data) > limit:
         raise UnreadableState(f"{path}: larger than {limit} bytes")
@@ -146,6 +156,7 @@ def read_object(path: Path, limit: int = MAX_BYTES) -> dict[str, Any]:
 
     Raises:
         FileNotFoundError: no such file exists.
+        OSError: it cannot be read now (PASSING).
         UnreadableState: it is not a JSON object.
     """
     data = read_bounded(path, limit)
@@ -162,6 +173,7 @@ def load(path: Path, decode: Callable[[Mapping[str, Any]], _T], limit: int = MAX
     """Return the decoded JSON object in a state file, None without a file.
 
     Raises:
+        OSError: the file cannot be read now (PASSING).
         UnreadableState: the file exists and is invalid; `decode` refuses a value by any of the errors below.
     """
     try:

@@ -108,15 +108,15 @@ def _read(layout: Layout) -> tuple[list[VolumeRecord], list[str]]:
     for volume_id in records.volume_ids(layout):
         try:
             record = records.load(layout, volume_id)
-            if record is None:
-                records.remove(layout, volume_id)
-            else:
-                loaded.append(record)
-        except UnreadableState:
+        except (OSError, UnreadableState):
             _LOG.exception("volume record unreadable; delete the pod", extra=fields(volume=volume_id))
             unreadable.append(volume_id)
-        except OSError:
-            _LOG.exception("volume directory without a record not removed", extra=fields(volume=volume_id))
+            continue
+        if record is not None:
+            loaded.append(record)
+            continue
+        with _logged_failure("volume directory without a record not removed", volume=volume_id):
+            records.remove(layout, volume_id)
     return loaded, unreadable
 
 

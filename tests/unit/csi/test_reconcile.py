@@ -1,5 +1,7 @@
 """Records and mounts at start: the repairs, and the cases without a repair."""
 
+from pathlib import Path
+
 import pytest
 from gkm.hoststate import records
 from gkm.hoststate.names import CacheRef
@@ -12,6 +14,7 @@ from gkm_csi.volumes.reconcile import decide, reconcile
 from gkm_csi.volumes.records import VolumeRecords
 from support.csi.mounts import MountsInMemory
 from support.csi.nodes import node_files
+from support.host.descriptors_used_up import descriptors_used_up
 from support.host.unlistable import unlistable
 
 REF = CacheRef("ml-apps", "llama")
@@ -81,6 +84,21 @@ def test_a_failed_repair_does_not_stop_the_start(caplog: pytest.LogCaptureFixtur
         assert not (layout.usage / "ml-apps" / "gone").exists()
         assert "volume record unreadable; delete the pod" in caplog.text
         assert "record without a mount" not in caplog.text  # there was none where there is no record
+
+
+def test_a_mount_whose_record_cannot_be_read_now_stays(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Above all, the start goes on: other volumes need the driver."""
+    unmounted: list[Path] = []
+    monkeypatch.setattr(Mounter, "own_mounts", lambda _: [mount(), mount("csi-2", "/other")])
+    monkeypatch.setattr(Mounter, "unmount", lambda _, target: unmounted.append(target))
+    with node_files() as files, descriptors_used_up(files.layout.volume_record("csi-1")):
+        records.save(files.layout, record())
+        reconcile(files.layout, VolumeRecords(files.layout), Mounter(files.layout, files.kubelet))
+        assert files.layout.volume_record("csi-1").exists()
+    assert unmounted == [Path("/other")], "a pod loses its cache"
+    assert "volume record unreadable" in caplog.text
 
 
 def test_a_target_that_cannot_be_looked_at_does_not_stop_the_start() -> None:

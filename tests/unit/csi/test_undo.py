@@ -1,11 +1,14 @@
 """A failed publish leaves nothing: every step fails once. And a failed repeat loses nothing."""
 
+from functools import partial
+
 import pytest
 from gkm.hoststate import records
 from gkm.mounts.mountinfo import Mark
 from gkm_csi.status_errors import Code, StatusError
 from gkm_csi.volumes import request
 from support.csi.desk import InMemoryNode
+from support.host.descriptors_used_up import descriptors_used_up
 
 
 @pytest.mark.parametrize("step", ["look", "entry", "make", "mount"])
@@ -127,6 +130,30 @@ def test_a_damaged_record_is_refused_and_unpublish_removes_it(memory_node: InMem
 
     assert caught.value.code is Code.FAILED_PRECONDITION
     assert memory_node.is_clean()
+
+
+def test_a_record_that_cannot_be_read_now_is_no_reason_to_delete_the_pod(memory_node: InMemoryNode) -> None:
+    asked = memory_node.request()
+    memory_node.publisher.publish(asked)
+    path = memory_node.files.layout.volume_record("csi-1")
+    publish = partial(memory_node.publisher.publish, asked)
+    for call in (publish, partial(memory_node.unpublisher.unpublish, asked.volume)):
+        with descriptors_used_up(path), pytest.raises(OSError, match="Too many open files"):
+            call()
+        assert path.exists(), "unpublished without the capture of its files"
+        assert memory_node.mounts.mounted[asked.volume.target] == [memory_node.mark()]
+    memory_node.unpublisher.unpublish(asked.volume)
+    assert memory_node.is_clean()
+
+
+def test_a_pod_does_not_start_empty_because_a_pointer_cannot_be_read_now(memory_node: InMemoryNode) -> None:
+    asked = memory_node.request(cacheName=memory_node.ref.name, readOnly="false", ifUnavailable="empty")
+    with (
+        descriptors_used_up(memory_node.files.layout.pointer(memory_node.ref)),
+        pytest.raises(OSError, match="Too many open files"),
+    ):
+        memory_node.publisher.publish(asked)
+    assert memory_node.is_clean(), "it compiles what the node has"
 
 
 def test_a_stray_file_beside_a_record_leaves_no_ghost_in_the_usage(memory_node: InMemoryNode) -> None:

@@ -15,7 +15,7 @@ from typing import BinaryIO
 import msgspec
 from msgspec import Struct
 
-from gkm.hoststate.files import UnreadableState, open_regular
+from gkm.hoststate.files import PASSING, UnreadableState, open_regular
 
 MAX_LINE_BYTES = 16 << 10
 """A path has at most 1,024 bytes; as JSON each may take six."""
@@ -93,6 +93,7 @@ def read(path: Path) -> tuple[FileList, int]:
 
     Raises:
         FileNotFoundError: the file does not exist.
+        OSError: it cannot be read now (PASSING).
         UnreadableState: `write` did not write this file.
     """
     with open_list(path) as (head, files):
@@ -107,6 +108,8 @@ def open_list(path: Path) -> Iterator[tuple[FileList, Iterator[ListedFile]]]:
             head = msgspec.json.decode(_line(file) + b"]}", type=FileList)
             yield head, _files(file)
         except OSError as error:
+            if error.errno in PASSING:
+                raise
             raise UnreadableState(f"{path}: {error.strerror}") from error
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
             raise UnreadableState(f"{path}: {error}") from error

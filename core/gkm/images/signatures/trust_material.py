@@ -149,6 +149,9 @@ def fingerprint(paths: Iterable[str], prefix: bytes = b"") -> str:
 
     It covers the content, not times or inodes: when one file of a mounted ConfigMap changes, kubelet replaces the whole
     directory by one symbolic link. An unreadable file has a fixed value; verification reports the error.
+
+    Raises:
+        OSError: a file cannot be read now (files.PASSING).
     """
     names = tuple(paths)
     # Take the stamps before the content: a change in between causes one more read.
@@ -161,7 +164,9 @@ def _fingerprint(paths: tuple[str, ...], prefix: bytes, _stamps: tuple[object, .
     for path in paths:
         try:
             hasher.update(files.read_bounded(Path(path).resolve()))
-        except (OSError, UnreadableState, ValueError, RuntimeError):
+        except (OSError, UnreadableState, ValueError, RuntimeError) as error:
+            if isinstance(error, OSError) and error.errno in files.PASSING:
+                raise
             hasher.update(b"unreadable")
     return hasher.hexdigest()
 

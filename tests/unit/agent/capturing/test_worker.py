@@ -27,6 +27,7 @@ from prometheus_client import Counter
 from prometheus_client.samples import Sample
 from support.agent.capturing import B200_KERNEL, H100_KERNEL, CaptureNode, write_key
 from support.agent.fakes import A100
+from support.host.descriptors_used_up import descriptors_used_up
 from support.host.unlistable import unlistable
 from support.host.waiting import until
 from support.images.directories import KEY, RANK, component, kernel
@@ -82,6 +83,28 @@ def test_nothing_is_done_twice(node: CaptureNode, registry: Registry) -> None:
     before = len(registry.requests)
     assert node.worker().make_images()
     assert len(registry.requests) == before
+
+
+def test_a_capture_whose_progress_cannot_be_read_now_does_not_begin_anew(
+    node: CaptureNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory, again, now = node.capture().parent, list[Path](), [0.0]
+    assert node.worker().make_images()
+    done, worker = progress.load(directory), node.worker(clock=lambda: now[0])
+
+    def advance(_steps: CaptureSteps, path: Path, _others: object) -> progress.Progress:
+        again.append(path)
+        return done
+
+    monkeypatch.setattr(CaptureSteps, "advance", advance)
+    with (
+        descriptors_used_up(directory / progress.PROGRESS_FILE),
+        pytest.raises(OSError, match="Too many open files"),
+    ):
+        worker.make_images()
+    assert again == [], "its image is packed and pushed again"
+    now[0] += 3600.0
+    assert worker.make_images()
 
 
 def test_leftovers_that_stay_at_first_are_no_failure_once_they_are_gone(

@@ -15,12 +15,14 @@ from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState, Pointer
 from gkm.images.pulling import entry
 from gkm.images.signatures.verify import Verdict
+from gkm_agent.caches import approvals
 from gkm_agent.caches.model import PullHold, WantedCache
 from gkm_agent.pulls.images import NodeImages
 from gkm_agent.store.pointers import PointerStore, PullToken
 from msgspec import structs
 from support.agent.fakes import H100, digest_of
 from support.agent.node import IMAGE, REF, Node
+from support.host.descriptors_used_up import descriptors_used_up
 from support.host.waiting import until
 
 ONE, TWO = digest_of("one"), digest_of("two")
@@ -347,3 +349,34 @@ def test_a_ready_cache_of_empty_files_is_not_looked_through_again(node: Node, mo
 
     assert node.settle()
     assert looked == []
+
+
+def test_a_check_that_cannot_be_read_now_takes_no_cache_from_pods(node: Node) -> None:
+    node.want("llama", digest=ONE)
+    assert node.settle()
+    node.restart()
+    node.images.calls.clear()
+    node.images.failures["verify"] = GKMError(Reason.REGISTRY_UNAVAILABLE, "the registry does not answer")
+
+    with (
+        descriptors_used_up(node.layout.pointer(REF).with_name(approvals.FILE)),
+        pytest.raises(OSError, match="Too many open files"),
+    ):
+        node.settle()
+
+    assert node.pointer().state is CacheState.READY, "an image that was approved is verified again"
+    assert node.settle()
+    assert node.images.steps() == []
+
+
+def test_a_pointer_that_cannot_be_read_now_is_not_removed(node: Node) -> None:
+    """While its driver is replaced, a machine looks like one without GPUs: only the pointer says that it has caches."""
+    node.want("llama", digest=ONE)
+    node.source.wanted = [replace(wanted, selected=False) for wanted in node.source.wanted]
+    assert node.settle()
+    node.read_gpus(Inventory(()))
+
+    with descriptors_used_up(node.layout.pointer(REF)), pytest.raises(OSError, match="Too many open files"):
+        node.settle()
+
+    assert node.layout.pointer(REF).exists(), "pods lose a cache that this node has"

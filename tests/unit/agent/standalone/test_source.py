@@ -11,6 +11,7 @@ from gkm_agent.caches.model import WantedCache
 from gkm_agent.interfaces import NotWritten
 from gkm_agent.standalone.sinks import FileStatusSink
 from gkm_agent.standalone.source import BadManifest, FileSource, manifests_in
+from support.host.descriptors_used_up import descriptors_used_up
 
 CACHE = """
 apiVersion: gkm.io/v1alpha1
@@ -225,6 +226,16 @@ def test_a_node_object_is_written_once_while_nothing_changes(directory: Path) ->
 
     assert (path.stat().st_mtime_ns, path.stat().st_ino) == written
     assert sink.scopes() == {"ml-apps"}
+
+
+def test_a_node_object_that_cannot_be_read_now_keeps_the_times_of_its_conditions(directory: Path) -> None:
+    sink = FileStatusSink(directory, "node-1")
+    sink.publish("ml-apps", STATUS)
+    path = directory / "ml-apps" / "node-1.yaml"
+    written = path.stat().st_ino
+    with descriptors_used_up(path), pytest.raises(NotWritten, match="Too many open files"):
+        sink.publish("ml-apps", STATUS)
+    assert path.stat().st_ino == written, "a node that was Ready for days becomes Ready now"
 
 
 def test_node_objects_of_both_scopes_are_found_and_removed(directory: Path) -> None:

@@ -19,6 +19,7 @@ from gkm_agent.store.catalog import EntryInfo
 from gkm_agent.store.scrubber import DueCheck, Scrubber, Stopped, due
 from support.agent.node import IMAGE, REF, Node
 from support.agent.store_node import FREE, ONE, bounded, content_of, inspected, inspector, is_whole, ready
+from support.host.descriptors_used_up import descriptors_used_up
 from support.host.sealed import unseal
 from support.host.unlistable import unlistable
 
@@ -287,3 +288,15 @@ def test_two_caches_of_a_damaged_entry_are_both_taken_back(node: Node) -> None:
     assert node.pointer(REF).state is CacheState.PENDING
     assert node.settle()
     assert node.images.steps().count("fetch") == 1
+
+
+@pytest.mark.parametrize("file", [entry.FILE_LIST, f"{entry.CONTENT}/kernel.cubin"])
+def test_a_file_that_cannot_be_read_now_is_no_damage(node: Node, file: str) -> None:
+    store = ready(node)
+    node.now += 86_400
+    looking = inspector(node, store)
+    with descriptors_used_up(node.layout.entry(ONE) / file), pytest.raises(OSError, match="Too many open files"):
+        looking.step()
+    assert node.pointer().state is CacheState.READY, "pods do not get a sound cache until its registry answers"
+    assert looking.step()
+    assert store.catalog.damage_of(ONE) == ""

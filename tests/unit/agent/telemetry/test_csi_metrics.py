@@ -9,6 +9,7 @@ from gkm.hoststate.layout import Layout
 from gkm_agent.telemetry.server import CsiMetrics
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
+from support.host.descriptors_used_up import descriptors_used_up
 
 
 def page_of(layout: Layout) -> str:
@@ -79,3 +80,10 @@ def test_invalid_counters_are_left_out_and_logged_once(
 def test_without_a_csi_process_there_are_no_metrics_of_it(layout: Layout, caplog: pytest.LogCaptureFixture) -> None:
     assert "gkm_publish_seconds_count" not in page_of(layout)
     assert not caplog.records
+
+
+def test_counters_that_cannot_be_read_now_cost_no_other_metric(layout: Layout) -> None:
+    counters.save(layout, NodeCounters())
+    with descriptors_used_up(layout.counters):
+        assert page_of(layout) == ""
+    assert page_of(layout) != ""

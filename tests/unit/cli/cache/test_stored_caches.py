@@ -11,6 +11,7 @@ from gkm.images.pulling import entry
 from gkm.images.pulling.entry import FileList, ListedFile
 from gkm_cli.cache.run_store import RunStore
 from support.cli.command import gkm
+from support.host.descriptors_used_up import descriptors_used_up
 
 MIB = 1 << 20
 OLD, MIDDLE, NEW = (f"sha256:{letter * 64}" for letter in "abc")
@@ -139,3 +140,10 @@ def test_options_without_an_effect_are_wrong_usage(tmp_path: Path, words: list[s
     done = gkm("exec", "--store", tmp_path / "store", *words)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert done.stderr.startswith(f"error: {why}; ")
+
+
+def test_prune_removes_no_cache_that_cannot_be_read_now(store: RunStore) -> None:
+    path = store.layout.entry(OLD)
+    with descriptors_used_up(path / entry.FILE_LIST), pytest.raises(OSError, match="Too many open files"):
+        store.prune(1 << 30)
+    assert path.exists(), "a sound cache counts as damaged"

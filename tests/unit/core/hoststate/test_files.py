@@ -1,13 +1,16 @@
+import errno
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from gkm.hoststate import files
 from gkm.hoststate.files import UnreadableState
 from support.host.descriptors import open_below
+from support.host.descriptors_used_up import descriptors_used_up
 
 
 def test_a_file_is_replaced_in_one_step(tmp_path: Path) -> None:
@@ -85,6 +88,18 @@ def test_a_directory_is_no_file_and_costs_no_descriptor(tmp_path: Path) -> None:
         with pytest.raises(UnreadableState, match="not a regular file"):
             files.read_bounded(tmp_path / "state.json")
     assert open_below(tmp_path) == []
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+@pytest.mark.parametrize("read", [files.read_object, lambda path: files.load(path, dict)])
+def test_a_file_that_cannot_be_read_now_is_no_damaged_one(
+    tmp_path: Path, code: int, read: Callable[[Path], object]
+) -> None:
+    path = tmp_path / "state.json"
+    files.replace(path, b"{}")
+    with descriptors_used_up(path, code), pytest.raises(OSError, match=r"state\.json") as caught:
+        read(path)
+    assert caught.value.errno == code, "its readers take it for damaged, and write it again"
 
 
 def test_a_huge_file_is_not_read(tmp_path: Path) -> None:

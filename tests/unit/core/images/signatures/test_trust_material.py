@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from gkm.api.errors import GKMError
 from gkm.images.signatures import keys, trust_material
+from support.host.descriptors_used_up import descriptors_used_up
 from support.sigstore.key_signatures import SigningKey
 
 KEY = SigningKey().public_pem
@@ -50,3 +51,14 @@ def test_unchanged_files_have_one_fingerprint(tmp_path: Path) -> None:
     first = trust_material.fingerprint([str(path)])
     assert trust_material.fingerprint([str(path)]) == first
     assert trust_material.fingerprint([str(path)], b"other rules") != first
+
+
+def test_a_file_that_cannot_be_read_now_changes_no_fingerprint(tmp_path: Path) -> None:
+    path = tmp_path / "cosign.pub"
+    path.write_bytes(KEY)
+    with descriptors_used_up(path), pytest.raises(OSError, match="Too many open files"):
+        trust_material.fingerprint([str(path)])
+    first = trust_material.fingerprint([str(path)])
+    other = tmp_path / "other.pub"
+    other.write_bytes(KEY)
+    assert trust_material.fingerprint([str(other)]) == first, "every image is verified again"
