@@ -34,7 +34,7 @@ MAX_BYTES = 1 << 20
 _SUFFIXES = {".yaml", ".yml", ".json"}
 DEFAULT_NAMESPACE = "default"  # as kubectl
 _UNKNOWN = 0, 0, 0
-"""The stamp of a file that cannot be looked at."""
+"""The stamp of a file that cannot be looked at or read: the next scan reads it again."""
 MAX_DOCUMENTS = 1000
 
 
@@ -139,10 +139,13 @@ class FileSource:
         try:
             return _File(stamp, manifests_in(read_bounded(Path(os.path.realpath(path, strict=True)), MAX_BYTES)))
         except (OSError, UnreadableState, BadManifest) as error:
-            _LOG.error(
-                "cache manifest unreadable, its last readable version is used if known",
-                extra=fields(file=name, why=str(error)),
-            )
+            if not isinstance(error, BadManifest):
+                stamp = _UNKNOWN
+            if before is None or before.stamp != _UNKNOWN:
+                _LOG.error(
+                    "cache manifest unreadable, its last readable version is used if known",
+                    extra=fields(file=name, why=str(error)),
+                )
             return _File(stamp, before.manifests if before is not None else None)
 
     def _run(self) -> None:

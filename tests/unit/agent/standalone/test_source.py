@@ -125,6 +125,20 @@ def test_a_file_that_becomes_unreadable_counts_as_its_last_version(
     ]
 
 
+def test_a_manifest_that_cannot_be_read_now_is_read_by_the_next_scan(
+    directory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (directory / "a.yaml").write_text(CACHE)
+    source = FileSource(directory, Event())
+    with descriptors_used_up(directory / "a.yaml"):
+        source.scan()
+        source.scan()
+    assert (source.caches(), source.synced) == ([], False)
+    assert len(caplog.records) == 1, "a line every two seconds, as long as the file cannot be read"
+    source.scan()
+    assert (source.caches(), source.synced) == ([LLAMA], True), "its cache is unknown until the file changes"
+
+
 def test_a_file_that_never_was_good_leaves_the_source_incomplete(directory: Path) -> None:
     (directory / "a.yaml").write_text(CACHE)
     (directory / "b.yaml").write_text("{")
