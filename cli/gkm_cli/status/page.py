@@ -1,6 +1,7 @@
 """A status as a page: what the screen has, with more rows, below a picture of the topology and one of the caches."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from gkm.api.topology_settings import Topology
 
@@ -34,10 +35,11 @@ def html(status: Status, topology: Drawing | NotKnown | None) -> Iterator[str]:
 
 
 def topology(cluster: ClusterConnection, settings: Callable[[], Topology]) -> Drawing | NotKnown:
-    """Return the picture of the cluster's topology, from nodes, pods and plans as `gkm plan` reads them."""
+    """Return the picture of the topology, with notes, from nodes, pods and plans as `gkm plan` reads them."""
     try:
         snapshot = live.read(cluster, (), settings())
     except CommandFailed as failure:
         why, _, hint = str(failure).rpartition("; ")
         return NotKnown(why, hint)
-    return drawings.topology(snapshot.survey, snapshot.usage, snapshot.reserved)
+    drawn = drawings.topology(snapshot.survey, snapshot.usage, snapshot.reserved)
+    return replace(drawn, notes=(*drawn.notes, *snapshot.notes))

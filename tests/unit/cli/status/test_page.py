@@ -6,7 +6,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
-from gkm.api.topology_settings import Topology
+from gkm.api.topology_settings import HyperNodes, Topology, TopologyProvider
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import NODES, Resource
 from gkm_cli.cells import Drawing, picture
@@ -101,6 +101,14 @@ def test_a_topology_that_cannot_be_read_says_why_on_the_page(api: FakeApi) -> No
     text = "\n".join(page.html(status("x"), drawn))
     assert "not known: missing right: list pods in all namespaces" in text
     assert text.count("<svg ") == 1
+
+
+def test_a_topology_says_which_providers_are_missing_from_it(api: FakeApi) -> None:
+    providers = [TopologyProvider("labels"), TopologyProvider("ufm")]
+    settings = Topology(hyper_nodes=HyperNodes(enabled=True), providers=providers)
+    drawn = page.topology(ClusterConnection(api, "default"), lambda: settings)
+    text = "\n".join(page.html(status("x"), drawn))
+    assert "the topology of ufm is not used here" in text, "the picture is taken for the topology of the controllers"
 
 
 def test_caches_are_bars_with_the_shares_of_their_nodes() -> None:
