@@ -13,7 +13,6 @@ T = TypeVar("T")
 
 MAX_OBJECTS = 50_000
 """Objects in a list: 200 requests of one page. 50,000 pods take about 100 MiB, as reduced as checks need them."""
-NAMESPACE_HINT = "name a namespace with -n"
 RIGHTS_HINT = "ask an administrator to bind the ClusterRole gkm-reader to your account (docs/reference/rights.md)"
 
 
@@ -42,9 +41,7 @@ def get(api: Api, resource: Resource[T], name: str, namespace: str | None = None
         raise unreadable("get", resource, name, namespace or "", error) from error
 
 
-def listed(
-    api: Api, resource: Resource[T], selector: ListSelector, hint: str = NAMESPACE_HINT
-) -> tuple[list[T], list[str]]:
+def listed(api: Api, resource: Resource[T], selector: ListSelector, hint: str = "") -> tuple[list[T], list[str]]:
     """Return the objects of a list, and the names of those that cannot be decoded; `hint` as for `pages`.
 
     Raises:
@@ -64,9 +61,9 @@ def pages(
     resource: Resource[T],
     selector: ListSelector,
     most: int | None = None,
-    hint: str = NAMESPACE_HINT,
+    hint: str = "",
 ) -> Iterator[ListPage[T]]:
-    """Yield a list of objects in pages; `hint` is for a list of more than `most` objects (None: MAX_OBJECTS).
+    """Yield a list of objects in pages; `hint` is for more than `most` objects (None: MAX_OBJECTS), "" a general one.
 
     Raises:
         NotServed: the API server does not serve this kind or version.
@@ -77,7 +74,7 @@ def pages(
         for page in api.list_pages(resource, selector):
             count += len(page.entries) + len(page.unreadable)
             if count > limit:
-                raise Unreadable(f"there are more than {limit} {resource.plural}", hint)
+                raise Unreadable(f"there are more than {limit} {resource.plural}", hint or _fewer(resource, selector))
             yield page
     except ApiError as error:
         if error.not_found:
@@ -96,9 +93,21 @@ def merged(failures: Sequence[Unreadable]) -> Unreadable:
 
 def unreadable(verb: str, resource: Resource[Any], name: str, namespace: str, error: ApiError) -> Unreadable:
     """Return the failure to read an object, or objects, for an error of the API server."""
-    group, separator, _ = resource.api_version.partition("/")
-    what = resource.plural + (f".{group}" if separator else "") + (f"/{name}" if name else "")
+    what = _kind(resource) + (f"/{name}" if name else "")
     if not error.forbidden:
         return Unreadable(f"cannot {verb} {what}: {error.message}", "run the command again when the API server is well")
     where = f" in the namespace {namespace}" if namespace else " in all namespaces" if resource.namespaced else ""
     return Unreadable(f"missing right: {verb} {what}{where}", RIGHTS_HINT)
+
+
+def _fewer(resource: Resource[Any], selector: ListSelector) -> str:
+    """Return the next step after a list with too many objects."""
+    if resource.namespaced and not selector.namespace:
+        return "name a namespace with -n"
+    where = f" -n {selector.namespace}" if selector.namespace else ""
+    return f"kubectl get {_kind(resource)}{where} lists them all"
+
+
+def _kind(resource: Resource[Any]) -> str:
+    group, separator, _ = resource.api_version.partition("/")
+    return resource.plural + (f".{group}" if separator else "")

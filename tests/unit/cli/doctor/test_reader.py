@@ -138,9 +138,23 @@ def test_any_other_failure_is_not_checked(api: FakeApi, status: int) -> None:
 
 def test_more_objects_than_the_limit_are_not_read(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reads, "MAX_OBJECTS", 1)
-    with pytest.raises(Unreadable, match=r"there are more than 1 computedomains"):
+    with pytest.raises(Unreadable, match=r"there are more than 1 computedomains; name a namespace with -n"):
         reader(api).list(ALL_DOMAINS)
     assert names(reader(api, "other").list(ALL_DOMAINS)) == ["b"]
+
+
+def test_the_next_step_after_too_many_objects_names_a_namespace_only_where_that_helps(
+    api: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reads, "MAX_OBJECTS", 0)
+    api.create(ALL_NODES.resource, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "gpu-1"}})
+    for made, collection, command in (
+        (reader(api, "other"), ALL_DOMAINS, "kubectl get computedomains.resource.nvidia.com -n other"),
+        (reader(api), ALL_NODES, "kubectl get nodes"),
+    ):
+        with pytest.raises(Unreadable) as caught:
+            made.list(collection)
+        assert caught.value.hint == f"{command} lists them all", "-n is given, or the kind has no namespace"
 
 
 def test_one_object_that_cannot_be_read_leaves_nothing_known(api: FakeApi) -> None:
