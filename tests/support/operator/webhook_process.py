@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from gkm.api import msgspec_warmup
 from gkm.hoststate import files, logs
 from gkm_operator.admission.domains.cluster_view import READ_SECONDS
 from gkm_operator.admission.https.server import Reviewer
@@ -32,6 +33,7 @@ def _slow_reads(verb: str, _plural: str) -> None:
 def main() -> None:
     directory = Path(sys.argv[1])
     logs.configure()
+    msgspec_warmup.warm_up()
     validator = ImageValidator(FakeImages({IMAGE: DIGEST, UNSIGNED_IMAGE: OTHER}, {DIGEST: GOOD}), "enforce")
     workloads = enrolled_set()
     workloads.api.fault = _slow_reads

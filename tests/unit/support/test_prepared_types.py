@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 from gkm.api import msgspec_warmup
+from gkm.hoststate import logs
 from msgspec import Struct
+from support.operator import webhook_process
 
 ROOT = Path(__file__).resolve().parents[3]
 BENCH = """
@@ -49,3 +51,20 @@ def test_the_types_of_a_bench_are_prepared_before_it_runs(tmp_path: Path, monkey
     monkeypatch.setattr(sys, "argv", ["run.py", "--smallest", "--output", str(tmp_path), "measured"])
     assert runner.main() == 0
     assert json.loads((tmp_path / "measured.json").read_text())["figures"] == {"unprepared": 0}
+
+
+def test_the_types_of_the_webhook_process_are_prepared_before_it_serves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Later(Struct):
+        """A type that this process has not prepared."""
+
+        seconds: float
+
+    unprepared: list[set[type[Struct]]] = []
+    monkeypatch.setattr(webhook_process, "serve", lambda *_: unprepared.append(msgspec_warmup.unprepared()))
+    monkeypatch.setattr(logs, "configure", lambda: None)
+    monkeypatch.setattr(sys, "argv", ["webhook_process.py", str(tmp_path)])
+    assert Later in msgspec_warmup.unprepared()
+    webhook_process.main()
+    assert unprepared == [set()], "sixteen threads decode them"
