@@ -259,6 +259,7 @@ def large(inside: bytes, filling: bytes) -> bytes:
     return whole_review.replace(b"...", filling * ((session.MAX_BODY_BYTES - len(whole_review)) // len(filling)))
 
 
+@pytest.mark.timeout(900)  # each body is sent until the server answers
 def test_large_bodies_at_once_stay_within_the_memory_that_the_container_has(tmp_path: Path) -> None:
     hostile = [
         large(b'"spec": {"imagePullSecrets": [...1], ', b"1,"),
@@ -270,7 +271,7 @@ def test_large_bodies_at_once_stay_within_the_memory_that_the_container_has(tmp_
     ]
     with running(tmp_path) as victim, ThreadPoolExecutor(12) as clients:
         for sent in [clients.submit(send_bodies, victim, [("/validate", body)]) for body in 3 * hostile]:
-            sent.result(SECONDS)
+            sent.result(10 * SECONDS)
         idle = [victim.client() for _ in range(32)]
         for client in idle:
             client.request("POST", "/elsewhere", hostile[0])
