@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from support.cluster.cluster import Cluster
 from support.host import pages
-from support.operator.deployment import SHORT_LEASE
+from support.host.processes import Process
+from support.operator.deployment import SHORT_LEASE, has_lost_its_lease
 from support.operator.nodes import put
 from support.operator.plans import PODS, RAW_CLAIMS, RAW_RUNS, claims, gpu_pod, newest, overallocated
 from support.operator.plans_site import FLAVOR, NAMESPACE, Site, plans_site
@@ -87,10 +88,9 @@ def test_leaders_killed_at_any_moment_allocate_no_gpu_twice(site: Site) -> None:
         process = site.start(f"leader-{round_}" if round_ else "first", main=SHORT_LEASE)
         for number in range(3):
             site.ask(f"r{round_}-{number}", 8)
-        # The first plan is there: others, and statuses, are on their way.
-        site.cluster.until(partial(some_plan_of, site, f"r{round_}-"), "a plan to be made")
-        process.popen.kill()
-        process.popen.wait()
+        # The first plan is there, others and statuses are on their way; a leader that lost its lease is gone as well.
+        site.cluster.until(partial(is_planned_or_gone, site, f"r{round_}-", process), "a plan to be made")
+        process.kill()
         assert overallocated(site.plans(), site.totals()) == {}
     site.start("last")
     for round_ in range(4):
@@ -100,8 +100,10 @@ def test_leaders_killed_at_any_moment_allocate_no_gpu_twice(site: Site) -> None:
     assert sum(sum(claims(plan).values()) for plan in newest(site.plans()).values()) == 64
 
 
-def some_plan_of(site: Site, begins: str) -> bool:
-    return any(plan["spec"]["run"].startswith(begins) for plan in site.plans()) or len(newest(site.plans())) == 8
+def is_planned_or_gone(site: Site, begins: str, leader: Process) -> bool:
+    found = site.plans()
+    some = any(plan["spec"]["run"].startswith(begins) for plan in found)
+    return some or len(newest(found)) == 8 or has_lost_its_lease(leader)
 
 
 def has_answer(site: Site, name: str) -> bool:

@@ -19,7 +19,7 @@ from gkm.kube.client import connect
 from gkm.kube.leases import LEASES
 from support.cluster.cluster import Cluster
 from support.operator.chaos import Storm
-from support.operator.deployment import Shelf, deployed, operator
+from support.operator.deployment import Shelf, deployed, has_lost_its_lease, operator
 from support.peers import require
 from support.registry.relay import Relay
 
@@ -93,7 +93,7 @@ class Ring:
         self.counts["leaders that were followed while they stood still"] += 1
         self.cluster.until(lambda: process.popen.poll() is not None, "who was followed to end")
         assert process.popen.returncode == 1, process.tail()
-        assert "the lease was not renewed in time" in process.tail()
+        assert has_lost_its_lease(process), process.tail()
 
     def stall_etcd(self) -> None:
         control_plane = self.cluster.control_plane

@@ -50,7 +50,7 @@ def test_a_leak_of_a_group_that_has_ended_is_found_by_the_next_leader(place: Gro
     del labeled["metadata"]["ownerReferences"]
     place.cluster.apply([leaked, labeled])
     process = place.controllers()
-    place.cluster.until(lambda: "leaked" not in place.of_kind("configmaps"), "the leak to go")
+    place.until(lambda: "leaked" not in place.of_kind("configmaps"), "the leak to go")
     assert '"event": "object of an ended task group found, to be deleted"' in process.log.read_text(encoding="utf-8")
     place.delete("leak")
     place.until_gone("leak")
@@ -80,13 +80,9 @@ def test_controllers_that_are_killed_at_any_moment_leave_nothing(place: GroupClu
         processes[number] = place.controllers(second=number == 1, main=SHORT_LEASE)
     place.end(*names[16:])
 
-    def all_ended() -> bool:
-        place.restarted()
-        return set(place.phases().values()) <= PHASES
-
-    place.cluster.until(all_ended, "all groups to end", 180)
+    place.until(lambda: set(place.phases().values()) <= PHASES, "all groups to end", 180)
     assert set(place.phases()) == {*names[:8], *names[16:]}
-    place.cluster.until(lambda: not place.left(), "nothing to be left")
+    place.until(lambda: not place.left(), "nothing to be left")
     place.delete(*place.phases())
     place.until_gone(*names)
     for process in processes:
@@ -104,14 +100,10 @@ def test_an_api_server_that_goes_away_in_the_middle_leaves_nothing(place: GroupC
     place.groups(*names, pool="away")
     place.cluster.control_plane.restart_apiserver()
 
-    def all_are(phases: set[str]) -> bool:
-        place.restarted()
-        return set(place.phases().values()) == phases
-
-    place.cluster.until(lambda: all_are({"Running"}), "the groups to run", 180)
+    place.until_phase("Running", *names, seconds=180)
     place.delete(*names)
     place.cluster.control_plane.restart_apiserver()
-    place.cluster.until(lambda: all_are(set()), "the groups to go", 180)
+    place.until_gone(*names, seconds=180)
     assert place.left() == []
 
 
@@ -160,9 +152,9 @@ def test_each_right_of_the_component_is_used_and_no_request_is_refused(place: Gr
         found = place.phases()
         return sorted(found[name] for name in taken_names) == ["Failed"] * 7 + ["Running"] * 7
 
-    place.cluster.until(one_of_two_failed, "one group of each kind to fail")
+    place.until(one_of_two_failed, "one group of each kind to fail")
     place.cluster.apply(leak(place, "leaked", "no-pool"))
-    place.cluster.until(lambda: "leaked" not in place.of_kind("configmaps"), "a leak to go")
+    place.until(lambda: "leaked" not in place.of_kind("configmaps"), "a leak to go")
     names = [*place.phases()]
     place.delete(*names)
     place.until_gone(*names, seconds=120)

@@ -46,7 +46,7 @@ def test_a_group_gets_its_objects_and_loses_them(place: GroupCluster) -> None:
         (owner,) = metadata["ownerReferences"]
         assert (owner["kind"], owner["uid"], owner.get("controller")) == ("TaskGroup", uid, None)
         assert metadata["uid"] in {each["uid"] for each in group["status"]["objects"]}
-    place.cluster.until(lambda: "pods" in str(place.left()), "the Deployment to have a pod")
+    place.until(lambda: "pods" in str(place.left()), "the Deployment to have a pod")
 
     place.end("life")
     place.until_phase("Succeeded", "life")
@@ -105,9 +105,9 @@ def test_a_finalizer_of_another_is_waited_for_and_named(place: GroupCluster) -> 
     place.cluster.kubectl(*words, '{"metadata": {"finalizers": ["a.test/b"]}}')
     place.delete("held")
     pending = "Service held (finalizers: a.test/b)"
-    place.cluster.until(lambda: pending in place.condition("ObjectsDeleted", "held")[2], "it to be named")
+    place.until(lambda: pending in place.condition("ObjectsDeleted", "held")[2], "it to be named")
     assert place.condition("ObjectsDeleted", "held")[1] == "FinalizersPending"
-    place.cluster.until(lambda: place.left() == ["services/held"], "the other object to go")
+    place.until(lambda: place.left() == ["services/held"], "the other object to go")
     assert place.group("held")["metadata"]["finalizers"] == ["gkm.io/task-group"]
     place.cluster.kubectl(*words, '{"metadata": {"finalizers": null}}')
     place.until_gone("held")
@@ -123,7 +123,7 @@ def test_what_is_left_without_our_finalizer_goes(place: GroupCluster) -> None:
     place.cluster.kubectl(*words, '{"metadata": {"finalizers": null}}')
     place.delete("forced")
     place.until_gone("forced")
-    place.cluster.until(lambda: not place.left(), "the objects to go")
+    place.until(lambda: not place.left(), "the objects to go")
 
 
 @pytest.mark.usefixtures("running")
@@ -132,11 +132,11 @@ def test_a_quota_is_waited_for(place: GroupCluster) -> None:
     quota["metadata"]["namespace"] = TEAM
     place.cluster.apply(quota)
     try:
-        place.cluster.until(lambda: "exceeded quota: small" in refused_service(place), "the quota to count")
+        place.until(lambda: "exceeded quota: small" in refused_service(place), "the quota to count")
         place.pool("quota", CONFIG, SERVICE)
         place.groups("quota", pool="quota")
         cause = "exceeded quota: small"
-        place.cluster.until(lambda: cause in place.condition("ObjectsCreated", "quota")[2], "the cause to be shown")
+        place.until(lambda: cause in place.condition("ObjectsCreated", "quota")[2], "the cause to be shown")
         assert place.condition("ObjectsCreated", "quota")[1] == "Retrying"
     finally:
         place.cluster.objects.delete(quota)
@@ -180,12 +180,12 @@ def test_a_namespace_that_is_deleted_takes_its_groups_with_it(place: GroupCluste
     def phase() -> str:
         return str(place.cluster.objects.get("taskgroup", "g", "passing").get("status", {}).get("phase"))
 
-    place.cluster.until(lambda: phase() == "Running", "the group to run")
+    place.until(lambda: phase() == "Running", "the group to run")
     try:
         place.cluster.kubectl("delete", "namespace", "passing", "--wait=false")
     except KubectlFailed as error:
         raise AssertionError(error.stderr) from error
-    place.cluster.until(lambda: not place.cluster.exists("namespace", "passing"), "the namespace to go", 120)
+    place.until(lambda: not place.cluster.exists("namespace", "passing"), "the namespace to go", 120)
     with pytest.raises(ApiError) as caught:
         api.get(GROUPS, "g", "passing")
     assert caught.value.not_found

@@ -81,6 +81,11 @@ def operator(directory: Path, *arguments: str, main: tuple[str, ...] = MAIN) -> 
         process.stop()
 
 
+def has_lost_its_lease(controllers: Process) -> bool:
+    """Return whether controllers ended because the API server did not answer them for as long as a lease lasts."""
+    return controllers.popen.poll() is not None and "the lease was not renewed in time" in controllers.tail()
+
+
 def operator_command(*arguments: str) -> list[str]:
     """Return the command line of gkm-operator."""
     return [sys.executable, *MAIN, *arguments]

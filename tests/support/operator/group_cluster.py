@@ -5,11 +5,11 @@ kube-controller-manager; no pod is scheduled.
 """
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from gkm.api import task_group_rights
 from support.cluster.audit import Audit, Request
@@ -22,7 +22,7 @@ from support.grove import kinds
 from support.host import listening, pages
 from support.host.processes import Process
 from support.kube.our_kinds import CONTROLLERS, status_writer
-from support.operator.deployment import HURRIED, SHORT_LEASE, component, deployed, operator
+from support.operator.deployment import HURRIED, SHORT_LEASE, component, deployed, has_lost_its_lease, operator
 from support.operator.domain_cluster import any_kind
 
 TEAM, SYSTEM = "team", "gkm-system"
@@ -36,6 +36,7 @@ NAME = "{{ WF_GROUP_NAME }}"
 LABELS = {"app": NAME}
 POD = {"metadata": {"labels": LABELS}, "spec": {"containers": [{"name": "proxy", "image": "registry.test/proxy:1"}]}}
 Json = dict[str, Any]
+T = TypeVar("T")
 
 
 def template(api_version: str, kind: str, name: str = NAME, **more: Any) -> Json:  # noqa: ANN401 -- JSON
@@ -96,10 +97,15 @@ class GroupCluster:
             process.ready(lambda: pages.has_succeeded(address, "pools"), "it knows the pools and the groups")
         return process
 
-    def restarted(self) -> None:
-        """Start controllers for the ones that ended, as kubelet does."""
-        if self.processes and self.processes[-1].popen.poll() is not None:
-            self.controllers(main=SHORT_LEASE)
+    def until(self, probe: Callable[[], T | None], what: str, seconds: float = 60.0) -> T:
+        """Wait as a cluster does; controllers that lost their lease meanwhile start again, as kubelet restarts them."""
+
+        def probe_beside_controllers() -> T | None:
+            if self.processes and has_lost_its_lease(self.processes[-1]):
+                self.controllers(main=SHORT_LEASE)
+            return probe()
+
+        return self.cluster.until(probe_beside_controllers, what, seconds)
 
     def pool(self, name: str, *templates: Json) -> None:
         """Create a pool and the templates that it names, and wait until the controllers have read both."""
@@ -145,7 +151,7 @@ class GroupCluster:
             found = self.phases()
             return all(found.get(name) == phase for name in names)
 
-        self.cluster.until(reached, f"{names} to be {phase}", seconds)
+        self.until(reached, f"{names} to be {phase}", seconds)
 
     def end(self, *names: str, phase: str = "Succeeded") -> None:
         for name in names:
@@ -156,7 +162,7 @@ class GroupCluster:
             self.cluster.objects.ask_to_delete("taskgroup", name, TEAM)
 
     def until_gone(self, *names: str, seconds: float = 120.0) -> None:
-        self.cluster.until(lambda: not set(names) & self.phases().keys(), f"{names} to be gone", seconds)
+        self.until(lambda: not set(names) & self.phases().keys(), f"{names} to be gone", seconds)
 
     def left(self) -> list[str]:
         """Everything in the namespace that a group or a controller of its objects made."""
@@ -202,7 +208,7 @@ class GroupCluster:
             status = self.cluster.objects.get("pool", name).get("status", {})
             return any(each["reason"] == reason for each in status.get("conditions", []))
 
-        self.cluster.until(has_reason, f"pool {name} to have reason {reason}")
+        self.until(has_reason, f"pool {name} to have reason {reason}")
 
 
 def _pool(name: str, templates: list[str]) -> Json:
