@@ -1,6 +1,6 @@
 """Every bench runs, at its smallest size, and has the figures that documents cite. How large they are no test says.
 
-The tests of `coldstart`, `families` and `install`, which need more, are with others of what they need (ELSEWHERE).
+The tests of benches that need more are with others of what they need (ELSEWHERE).
 """
 
 from dataclasses import dataclass
@@ -49,7 +49,6 @@ NEEDS = {
     "groups": Needs(KUBERNETES),
     "layers": Needs(commands=(("mkfs.ext4", "e2fsprogs"), ("losetup", "mount")), root=True),
     "packing": Needs(),
-    "peers": Needs(("olareg",), commands=(("containerd", "containerd"), ("ctr", "containerd")), root=True),
     "pull": Needs(("olareg",), commands=(("skopeo", "skopeo"),)),
     "rollout": Needs(("distribution",), commands=(GCC,)),
     "topology": Needs(KUBERNETES),
@@ -60,6 +59,7 @@ ELSEWHERE = {
     "families": "e2e/test_families_bench.py",
     "followed": "partners/topology/test_followed_bench.py",
     "install": "e2e/product_images/test_install_bench.py",
+    "peers": "e2e/test_peers_bench.py",
 }
 
 

@@ -112,7 +112,11 @@ def lives(request: pytest.FixtureRequest, schedulers: Cluster, tmp_path: Path) -
 def test_killed_between_any_two_writes_the_tree_is_valid_at_every_moment(lives: Lives) -> None:
     changes: list[Callable[[], None]] = [lives.two_nodes_swap_racks, lives.a_node_flaps, lives.a_rack_has_another_name]
     checker, counts = lives.checker, lives.counts
-    for number in range(KILLS):
+    middle = "kills in the middle of a pass"
+    for number in range(3 * KILLS):
+        # A busy machine shows a write when the pass has ended: then there are further kills.
+        if number >= KILLS and counts[middle] > KILLS // 2:
+            break
         if number:
             changes[number % len(changes)]()
         before = checker.states
@@ -124,7 +128,7 @@ def test_killed_between_any_two_writes_the_tree_is_valid_at_every_moment(lives: 
             process.kill()
         assert checker.wrong == []
         counts["kills"] += 1
-        counts["kills in the middle of a pass"] += not lives.is_written()
+        counts[middle] += not lives.is_written()
     process = lives.begin()
     try:
         process.ready(lives.is_written, "the last tree", 90)
@@ -135,7 +139,7 @@ def test_killed_between_any_two_writes_the_tree_is_valid_at_every_moment(lives: 
     assert checker.wrong == []
     assert checker.missed() == []
     assert counts["versions checked"] > KILLS
-    assert counts["kills in the middle of a pass"] > KILLS // 2
+    assert counts[middle] > KILLS // 2
 
 
 @pytest.mark.parametrize("lives", [WATCHFUL], indirect=True, ids=["watchful"])

@@ -7,8 +7,10 @@ import pytest
 from support.host.workers import EACH_ALONE, ON_THIS_MACHINE, TOGETHER, group, rank
 
 ROOT = Path(__file__).resolve().parents[3]
-NODE = re.compile(r"\bnode_cluster\b|mark\.own_node\b|Cluster\.start\([^)]*node=True|command\(\"podman\"")
-"""A use of the node, or of podman: its runc is a process that a node could have left."""
+NODE = re.compile(
+    r"\bnode_cluster\b|mark\.own_node\b|Cluster\.start\([^)]*node=True|command\(\"podman\"|\(\"containerd\""
+)
+"""A use of the node, of podman, or of another containerd: they have processes that a node could have left."""
 
 
 def test_one_worker_runs_all_that_mounts_on_this_machine() -> None:
