@@ -39,7 +39,7 @@ def start(directory: Path) -> Iterator[GroupsPlace]:
     with ExitStack() as stack:
         cluster, audit = stack.enter_context(audited_cluster(directory))
         cluster.apply([*_KINDS, *(namespace(name) for name in NAMESPACES)])
-        cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+        cluster.until_kinds_established()
         gkm = stack.enter_context(Gkm.installed(cluster, directory / "gkm", TASK_GROUPS))
         gkm.controllers()
         gkm.admission()

@@ -30,7 +30,7 @@ class Containerd:
         where: list[str | Path] = ["--root", directory / "root", "--state", directory / "state", "--address", socket]
         process = Process.start("containerd", ["containerd", "--config", config, *where], directory / "log")
         try:
-            process.ready(socket.exists, "its socket", 15)
+            process.ready(socket.exists, "its socket")
             containerd = cls(process, socket)
             containerd.ctr("version")
             yield containerd
