@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from http.client import RemoteDisconnected
 
 import pytest
+from support.host.waiting import until
 from support.operator.group_templates import (
     KINDS,
     GroupTemplates,
@@ -45,6 +46,13 @@ def answer(webhook: Webhook, path: str, value: Json) -> Json | None:
     return dict(json.loads(text)["response"]) if status == 200 else None
 
 
+def decision(webhook: Webhook, value: Json) -> Json | None:
+    """Return the response to a template; None if GKM cannot decide now."""
+    response = answer(webhook, "/grouptemplates", value)
+    is_late = response is not None and "cannot decide" in response.get("status", {}).get("message", "")
+    return None if is_late else response
+
+
 def answer_in_a_crowd(webhook: Webhook, value: Json) -> Json | None:
     """Return the response to a template; None also if the server closed a slow connection while others waited."""
     try:
@@ -66,9 +74,9 @@ def refusal(webhook: Webhook, path: str, value: Json) -> str:
 def test_a_hostile_template_is_refused_and_the_next_one_reviewed(webhook: Webhook, text: str) -> None:
     assert refusal(webhook, "/grouptemplates", template("bad", config_map(data={"a": text})))
     assert refusal(webhook, "/grouptemplates", template("bad", validation=[{"expression": text[:4096]}]))
-    good = answer(webhook, "/grouptemplates", template("good"))
-    assert good is not None
-    assert good["allowed"]
+    # A machine that stands still for two seconds lets no rendering process answer in time: then its user tries again.
+    good = until(lambda: decision(webhook, template("good")), "a decision about a good template")
+    assert good["allowed"], good
 
 
 @pytest.mark.parametrize("text", BOMBS.values(), ids=list(BOMBS))

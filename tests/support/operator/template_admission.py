@@ -56,12 +56,22 @@ class Site(AdmissionSite):
         probe = template("probe", {"kind": "x"})
         self.cluster.until(lambda: "apiVersion is missing" in self.refusal(probe), "the webhook is called")
 
-    def create(self, value: Json) -> Json:
-        return self.api.create(BY_KIND[value["kind"]], value)
+    def create(self, value: Json, api: Api | None = None) -> Json:
+        """Create an object; try again while GKM cannot decide, because an API server stood still for two seconds."""
+
+        def created() -> Json | None:
+            try:
+                return (api or self.api).create(BY_KIND[value["kind"]], value)
+            except ApiError as error:
+                if "GKM cannot decide" not in error.message:
+                    raise
+                return None
+
+        return self.cluster.until(created, "a decision of the webhook")
 
     def refusal(self, value: Json, api: Api | None = None) -> str:
         try:
-            (api or self.api).create(BY_KIND[value["kind"]], value)
+            self.create(value, api)
         except ApiError as error:
             return error.message
         return ""
