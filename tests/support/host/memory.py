@@ -14,7 +14,6 @@ from pathlib import Path
 
 from support.host.waiting import until
 
-_REMOVED_SECONDS = 10.0
 _RESET_PEAK = "5"
 """Written to clear_refs: VmHWM starts again from VmRSS (proc(5))."""
 
@@ -101,7 +100,7 @@ def _remove(path: Path) -> None:
             return True
         return False
 
-    until(removed, f"no process in {path}", _REMOVED_SECONDS)
+    until(removed, f"no process in {path}")
 
 
 @contextmanager

@@ -106,12 +106,12 @@ class Node:
             path.unlink()
         new = set(self._ctr("images", "list", "--quiet").split()) - set(before)
         # kubelet sees an image when the CRI plugin has noticed it, and says so by a label.
-        until(lambda: new <= self._noticed(), f"containerd to notice {sorted(new)}", 15)
+        until(lambda: new <= self._noticed(), f"containerd to notice {sorted(new)}")
 
     def tag_image(self, image: str, name: str) -> None:
         """Give an image that the node has another name."""
         self._ctr("images", "tag", image, name)
-        until(lambda: name in self._noticed(), f"containerd to notice {name}", 15)
+        until(lambda: name in self._noticed(), f"containerd to notice {name}")
 
     def _noticed(self) -> set[str]:
         return set(self._ctr("images", "list", "--quiet", 'labels."io.cri-containerd.image"==managed').split())
