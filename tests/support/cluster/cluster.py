@@ -238,7 +238,7 @@ class Cluster:
 
         self.until(established, "the kinds to be established")
 
-    def until(self, probe: Callable[[], T | None], what: str, seconds: float = 60.0) -> T:
+    def until(self, probe: Callable[[], T | None], what: str, seconds: float = 120.0) -> T:
         """Wait for a condition; when it never comes, the message holds the last lines of every log.
 
         Raises:

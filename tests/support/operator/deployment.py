@@ -83,7 +83,7 @@ def operator(directory: Path, *arguments: str, main: tuple[str, ...] = MAIN) -> 
 
 def has_lost_its_lease(controllers: Process) -> bool:
     """Return whether controllers ended because the API server did not answer them for as long as a lease lasts."""
-    return controllers.popen.poll() is not None and "the lease was not renewed in time" in controllers.tail()
+    return controllers.popen.poll() == 1 and "the lease was not renewed in time" in controllers.tail()
 
 
 def operator_command(*arguments: str) -> list[str]:

@@ -97,7 +97,7 @@ class GroupCluster:
             process.ready(lambda: pages.has_succeeded(address, "pools"), "it knows the pools and the groups")
         return process
 
-    def until(self, probe: Callable[[], T | None], what: str, seconds: float = 60.0) -> T:
+    def until(self, probe: Callable[[], T | None], what: str, seconds: float = 120.0) -> T:
         """Wait as a cluster does; controllers that lost their lease meanwhile start again, as kubelet restarts them."""
 
         def probe_beside_controllers() -> T | None:
