@@ -104,8 +104,9 @@ def _fewer(resource: Resource[Any], selector: ListSelector) -> str:
     """Return the next step after a list with too many objects."""
     if resource.namespaced and not selector.namespace:
         return "name a namespace with -n"
-    where = f" -n {selector.namespace}" if selector.namespace else ""
-    return f"kubectl get {_kind(resource)}{where} lists them all"
+    if selector.namespace:
+        return f"kubectl get {_kind(resource)} -n {selector.namespace} lists them all"
+    return f"kubectl get {_kind(resource)} lists them all"
 
 
 def _kind(resource: Resource[Any]) -> str:

@@ -22,7 +22,7 @@ VALUES = (
     (r"kubectl delete VALUE VALUEVALUE", "kubectl delete gkmcaches a-name -n default"),
     (r"get VALUEs -o", "get runs -o"),
     (r"get VALUE -o", "get nodes -o"),
-    (r"get VALUE$", "get gkmcaches"),
+    (r"get VALUE( -n|$)", r"get gkmcaches\1"),
     (r"topologies\.VALUE VALUEVALUE", "topologies.kueue.x-k8s.io a-name"),
     (r"-p VALUE", "-p {}"),
     (r"-l VALUE=VALUE", "-l a=b"),
