@@ -7,6 +7,15 @@ from gkm.kube.errors import ApiError
 from gkm.kube.workqueue import Retry
 
 
+def run_each(actions: Iterable[Callable[[], None]]) -> None:
+    """Run all actions, each of them a kind of its own: a refusal ends no other. See run_all.
+
+    Raises:
+        ApiError, Retry: the first error.
+    """
+    run_all(*([action] for action in actions))
+
+
 def run_all(*kinds: Iterable[Callable[[], None]]) -> None:
     """Run all actions, even if some fail, and then raise the first error.
 

@@ -30,7 +30,7 @@ from gkm.kube.api import Api
 from gkm.kube.controller import Controller
 from gkm.kube.resources import CONFIGMAPS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Json, Resource
 
-from gkm_operator.actions import run_all
+from gkm_operator.actions import run_each
 
 _KINDS = {"validating": VALIDATING_WEBHOOKS, "mutating": MUTATING_WEBHOOKS}
 
@@ -173,7 +173,7 @@ class CaCopies(Controller):
         bundle = copied_bundle(self._published())
         if not bundle or (bundle == self._copied and self._elapsed() < self._repair_at):
             return self._poll_seconds
-        run_all(*([partial(self._write, each, bundle)] for each in self._configurations))
+        run_each(partial(self._write, each, bundle) for each in self._configurations)
         self._copied, self._repair_at = bundle, self._elapsed() + self._repair_seconds
         return self._poll_seconds
 

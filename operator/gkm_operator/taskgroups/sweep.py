@@ -15,7 +15,7 @@ from gkm.kube.api import Api, Key
 from gkm.kube.workqueue import WorkQueue
 
 from gkm_operator import metrics
-from gkm_operator.actions import run_all
+from gkm_operator.actions import run_each
 from gkm_operator.taskgroups.members import GroupInventory, GroupMember
 from gkm_operator.taskgroups.watcher import WATCHED_GROUPS, GroupWatcher
 from gkm_operator.taskgroups.writer import GroupWriter
@@ -67,7 +67,7 @@ class LeakSweep:
         leaks = [member for member in found if member.group_uid != living]
         # By chance, so that leaks that cannot be deleted do not keep others from their turn.
         chosen = random.sample(leaks, min(len(leaks), MAX_DELETIONS))
-        run_all(*([partial(self._delete, member)] for member in chosen))
+        run_each(partial(self._delete, member) for member in chosen)
         return REST_SECONDS if len(leaks) > MAX_DELETIONS else None
 
     def _delete(self, member: GroupMember) -> None:

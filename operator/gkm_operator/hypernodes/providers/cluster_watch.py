@@ -33,7 +33,7 @@ from gkm.topology.providers import ClusterNode
 from gkm.topology.trees.hypernode_objects import value
 from msgspec import Struct, field, structs
 
-from gkm_operator.actions import run_all
+from gkm_operator.actions import run_each
 from gkm_operator.hypernodes.providers.view import AgentReport, Kind, LiveView
 from gkm_operator.nodes import NODES
 
@@ -267,7 +267,7 @@ class SurveyFeed:
             self._view.publish([], [("Survey", node)])
             del self._published[node]
         changed = (each for each in chosen.items() if self._published.get(each[0]) != each[1])
-        run_all(*([partial(self._fetch, node, digest)] for node, digest in changed))
+        run_each(partial(self._fetch, node, digest) for node, digest in changed)
 
     def _fetch(self, node: str, digest: str) -> None:
         try:

@@ -24,7 +24,7 @@ from gkm.kube.resources import PROVIDER_TREES
 from gkm.topology.trees.names import hypernode_name
 from gkm.topology.trees.tree import Tree
 
-from gkm_operator.actions import run_all
+from gkm_operator.actions import run_each
 from gkm_operator.hypernodes.sources import ProviderSource
 from gkm_operator.hypernodes.watcher import TopologyWatcher, WatchedTree
 
@@ -55,7 +55,7 @@ class ProviderReplies:
         """
         by_name = {source.name: source for source in self.sources}
         trees = self.watcher.provider_trees.values()
-        run_all(*([partial(self._write, tree, by_name.get(tree.metadata.name))] for tree in trees))
+        run_each(partial(self._write, tree, by_name.get(tree.metadata.name)) for tree in trees)
 
     def _write(self, found: WatchedTree, source: ProviderSource | None) -> None:
         wanted = self._wanted(found, source)

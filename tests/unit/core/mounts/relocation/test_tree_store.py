@@ -15,6 +15,7 @@ from gkm.mounts.relocation.mount_path import MountPath
 from gkm.mounts.relocation.tree_limits import MAX_TREES, Uses
 from gkm.mounts.relocation.tree_store import RelocationInProgress, RelocationLayer, relocate
 from gkm.mounts.relocation.tree_writer import RewriteCounts, Unrelocatable
+from support.host.descriptors_used_up import descriptors_used_up
 
 DATA = Path(__file__).resolve().parents[4] / "data" / "triton-cache"
 CACHE = MountPath("/root/.triton/cache")
@@ -116,25 +117,15 @@ def test_a_tree_whose_record_is_not_ours_is_made_anew(content: int, place: Path,
     assert json.loads(record.read_text())["mountPath"] == CACHE.text
 
 
-def test_a_tree_whose_record_cannot_be_read_now_stays(
-    content: int, place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.EIO])
+def test_a_tree_whose_record_cannot_be_read_now_stays(content: int, place: Path, code: int) -> None:
     """Volumes may show it."""
-    found = relocate(content, RelocationLayer(CACHE), place)
-    opened = os.open
-
-    def failing(path: Path, *arguments: int) -> int:
-        if path == found.parent / "made.json":
-            raise OSError(errno.EMFILE, "Too many open files")
-        return opened(path, *arguments)
-
-    with monkeypatch.context() as patched:
-        patched.setattr("gkm.hoststate.files.os.open", failing)
-        with pytest.raises(OSError, match="Too many open files"):
-            relocate(content, RelocationLayer(CACHE), place)
-    before = (found.parent / "made.json").stat().st_ino
+    record = relocate(content, RelocationLayer(CACHE), place).parent / "made.json"
+    before = record.stat().st_ino
+    with descriptors_used_up(record, code), pytest.raises(OSError, match=os.strerror(code)):
+        relocate(content, RelocationLayer(CACHE), place)
     relocate(content, RelocationLayer(CACHE), place)
-    assert (found.parent / "made.json").stat().st_ino == before
+    assert record.stat().st_ino == before
 
 
 @pytest.mark.parametrize("field", ["format", "bootId", "mountPath"])
